@@ -49,7 +49,7 @@ AT_ONCE = Bounds(max_batches=10, max_duration_s=60.0, linger_s=0.0)
 BURSTS = 3
 FEW = 1_000
 """Events of a cold start."""
-MOST, LATER, LAST, COLD = (Aim(seconds, at_most=True) for seconds in (0.4, 1.0, 2.0, 15.0))
+MOST, LATER, LAST, COLD = (Aim(seconds, at_most=True) for seconds in (0.5, 1.0, 2.0, 15.0))
 """What 95 of 100 records, those after many snapshots, the last of a burst and a cold start are to take."""
 
 

@@ -8,15 +8,20 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Mapping
 from contextlib import suppress
 from threading import Thread, current_thread, main_thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+
+class Counter(Protocol):
+    """A number in the JVM."""
+
+    def add(self, number: int) -> None: ...
 
 
 def gateway() -> JavaGateway | None:
@@ -114,26 +119,24 @@ def end_accumulators(context: SparkContext) -> None:
         Thread(target=server.shutdown, daemon=True, name="calve-accumulators").start()
 
 
-def add_to_counters(context: SparkContext, counters: Mapping[str, int]) -> None:
-    """Add to counters of the application, which are among the metrics of its driver under these names from then on.
+def counter_of(context: SparkContext, name: str) -> Counter:
+    """A counter of the application, which is among the metrics of its driver under this name from then on.
 
-    A counter is one of Spark's long accumulators. Which one has a name, the JVM's properties say: runs on a warm Spark
-    go on with those of the runs before.
+    It is one of Spark's long accumulators. Which one has a name, the JVM's properties say: runs on a warm Spark go on
+    with those of the runs before.
     """
     jvm: Any = context._jvm  # pyright: ignore[reportPrivateUsage]
     java: Any = context._jsc  # pyright: ignore[reportPrivateUsage]
-    system, known = jvm.java.lang.System, jvm.org.apache.spark.util.AccumulatorContext
-    for name, number in counters.items():
-        key = f"calve.counter.{context.applicationId}.{name}"
-        there = system.getProperty(key)
-        if there is None:
-            counter = java.sc().longAccumulator(name)
-            system.setProperty(key, str(counter.id()))
-            scala = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({name: counter})
-            jvm.org.apache.spark.metrics.source.LongAccumulatorSource.register(java.sc(), scala)
-        else:
-            counter = known.get(int(there)).get()
-        counter.add(number)
+    key = f"calve.counter.{context.applicationId}.{name}"
+    if (there := jvm.java.lang.System.getProperty(key)) is not None:
+        return jvm.org.apache.spark.util.AccumulatorContext.get(int(there)).get()
+    counter = java.sc().longAccumulator(name)
+    jvm.java.lang.System.setProperty(key, str(counter.id()))
+    named = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({name: counter})
+    # Scala's objects have such names in Java.
+    source = getattr(getattr(jvm.org.apache.spark.metrics.source, "LongAccumulatorSource$"), "MODULE$")
+    source.register(java.sc(), named)
+    return counter
 
 
 def worker_died(error: Exception) -> bool:

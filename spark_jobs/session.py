@@ -7,8 +7,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -23,6 +24,7 @@ from calve.sink_core.tasks import SPARK, WrittenBy
 from calve.spark_jobs import class_archive, warm
 from calve.spark_jobs.compat import (
     attached,
+    counter_of,
     detach,
     end_accumulators,
     gateway,
@@ -32,7 +34,7 @@ from calve.spark_jobs.compat import (
 )
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import RDD, SparkContext
     from pyspark.sql import SparkSession
 
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -56,6 +58,7 @@ class Started:
     context: SparkContext | None = None
     connected: SparkSession | None = None
     place: warm.Attached | None = None
+    _known: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
     def given(cls, session: SparkSession) -> Started:
@@ -64,7 +67,8 @@ class Started:
 
         # Of Connect's class, which is no subclass, types know nothing.
         given: Any = session
-        return cls(_nothing, session.sparkContext) if isinstance(given, SparkSession) else cls(_nothing, None, given)
+        classic = isinstance(given, SparkSession)
+        return cls(_nothing, session.sparkContext) if classic else cls(_nothing, connected=given)
 
     @property
     def session(self) -> SparkSession:
@@ -85,11 +89,36 @@ class Started:
 
     def written_by(self, tasks: int) -> WrittenBy:
         """The engine, for a batch of so many tasks."""
-        if self.context is None:
+        if (context := self.context) is None:
             return WrittenBy(SPARK, tasks)
-        return WrittenBy(
-            SPARK, tasks, self.context.applicationId, self.context.master or "", self.context.uiWebUrl or ""
-        )
+        if "engine" not in self._known:
+            page = context.uiWebUrl or ""
+            self._known["engine"] = WrittenBy(SPARK, 0, context.applicationId, context.master or "", page)
+        return replace(self._known["engine"], tasks=tasks)
+
+    def numbers(self, n: int) -> RDD[int]:
+        """The numbers 0 to n - 1, each in a partition, of a classic Spark. They are sent to the JVM once."""
+        assert self.context is not None
+        if (key := f"numbers {n}") not in self._known:
+            self._known[key] = self.context.parallelize(range(n), n)
+        return self._known[key]
+
+    @property
+    def tag(self) -> str:
+        """The tag of all jobs of this thread, which has them cancelled."""
+        key = f"tag {get_ident()}"
+        if key not in self._known:
+            assert self.context is not None
+            self._known[key] = warm.own_tag()
+            self.context.addJobTag(self._known[key])
+        return self._known[key]
+
+    def count(self, name: str, number: int) -> None:
+        """Add to a metric of a classic Spark's driver."""
+        assert self.context is not None
+        if name not in self._known:
+            self._known[name] = counter_of(self.context, name)
+        self._known[name].add(number)
 
 
 def start(settings: SparkSettings, *, scratch: Path | None = None) -> Started:

@@ -17,9 +17,9 @@ from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import CalveError, ProtocolError, RetriableError
 from calve.sink_core.tasks import Job, Size, Task, WrittenBy
-from calve.spark_jobs.compat import add_to_counters, gateway, worker_died
+from calve.spark_jobs.compat import gateway, worker_died
 from calve.spark_jobs.session import Started, start
-from calve.spark_jobs.warm import Surroundings, own_tag
+from calve.spark_jobs.warm import Surroundings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,13 +76,13 @@ class SparkTasks:
     def _count(self, results: Sequence[Any], job: Job | None) -> None:
         """Records and bytes as metrics of the driver. Those of Connect's are another process's."""
         sizes = [size for result in results if isinstance(size := getattr(result, "size", None), Size)]
-        if job is None or not sizes or (context := self._spark.context) is None:
+        if job is None or not sizes or self._spark.context is None:
             return
         size = sum(sizes, Size())
-        names = {f"calve.{job.pipeline}.records": size.records, f"calve.{job.pipeline}.bytes": size.bytes}
         # Metrics are no reason to lose what was written.
         with suppress(Exception):
-            add_to_counters(context, names)
+            self._spark.count(f"{job.pipeline}.records", size.records)
+            self._spark.count(f"{job.pipeline}.bytes", size.bytes)
 
     def on_spark(self, work: Callable[[Started], T], job: Job | None = None) -> T:
         """What `work` makes of the running Spark. If that was a warm one and is lost, it is done once more on the next:
@@ -119,7 +119,7 @@ class SparkTasks:
         """Of a classic session not by its SQL, whose planning takes a second of a first job, and half the CPU of later
         ones that have little to do.
         """
-        if (context := started.context) is None:
+        if started.context is None:
             rows = started.session.range(0, n, 1, n).mapInArrow(_each(task), _RESULT).collect()
             return [(int(row["task"]), bool(row["failed"]), bytes(row["result"])) for row in rows]
         from pyspark import cloudpickle
@@ -127,7 +127,7 @@ class SparkTasks:
         each = partial(_outcome, task)
         if started.place is not None and started.is_local:
             each = partial(_outcome_here, Surroundings.here(), cloudpickle.dumps(task))
-        return context.parallelize(range(n), n).map(each).collect()
+        return started.numbers(n).map(each).collect()
 
     def parallelism(self, records: int = 0) -> int:  # noqa: ARG002 - as all engines
         """Tasks that run at the same time: the setting `tasks`, else a local master's cores, else what Spark reports.
@@ -238,8 +238,7 @@ def _job(started: Started, job: Job | None) -> Generator[None]:
         yield
         return
     # A warm one has jobs of other runs, some of which may have the same name.
-    tag = own_tag()
-    context.addJobTag(tag)
+    tag = started.tag
     if job is not None:
         context.setJobGroup(job.group, job.description)
     try:

@@ -49,6 +49,7 @@ def test_each_batch_and_each_snapshot_is_a_materialization(flow: Flow, instance:
     ]
     for batch in done.batches:
         assert batch["bytes"] > 0
+        assert (batch["engine"], batch["tasks"]) == ("in-process", 1)
         assert {"seconds to plan", "seconds to write", "seconds to publish"} <= batch.keys()
         ranges = [record.data for record in batch["ranges"].records]
         assert sum(r["offsets"] for r in ranges) == batch["records"]

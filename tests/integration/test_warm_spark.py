@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -99,6 +100,59 @@ def test_runs_share_it_and_merge_on_it(place: Warm, flow: Flow) -> None:
         assert (used["engine"], used["application_id"], used["ui"]) == ("spark", first["application_id"], first["ui"])
     assert flow.ids() == list(range(1500))
     assert document("spark", "status", flow.pipeline.path) == first | {"runs": 0}
+
+
+def test_sparks_page_names_the_batch_and_counts_records(place: Warm, flow: Flow) -> None:
+    warm.start(place.folder, place.settings)
+    flow.produce(range(7))
+    [batch] = document("run", flow.pipeline.path)["batches"]
+    page, application = batch["written_by"]["ui"], batch["written_by"]["application_id"]
+    jobs = read(f"{page}/api/v1/applications/{application}/jobs")
+    named = [job for job in jobs if job.get("jobGroup") == f"{flow.pipeline.group} {batch['batch_id']}"]
+    assert [job["description"] for job in named] == [f"{flow.pipeline.group}: batch {batch['batch_id']}, 7 offsets"]
+    gauges = read(f"{page}/metrics/json/")["gauges"]
+    prefix = f"{application}.driver.AccumulatorSource.{flow.pipeline.group}"
+    assert gauges[f"{prefix}.records"]["value"] == 7
+    assert gauges[f"{prefix}.bytes"]["value"] == batch["value_bytes"]
+
+
+IN_DAGSTER = """
+import json, sys
+from pathlib import Path
+import dagster as dg
+from calve import build_pipeline_defs, load_pipeline
+from calve.orchestration.dagster.common.names import job_name
+from calve.orchestration.dagster.sink.names import INGEST, batches_key
+
+pipeline = load_pipeline(Path(sys.argv[1]))
+with dg.DagsterInstance.ephemeral() as instance:
+    job = build_pipeline_defs(pipeline).resolve_job_def(job_name(pipeline, INGEST))
+    assert job.execute_in_process(instance=instance).success
+    [record] = instance.fetch_materializations(batches_key(pipeline), limit=1).records
+    print(json.dumps({name: value.value for name, value in record.asset_materialization.metadata.items()
+        if name in ("engine", "tasks", "spark application", "spark master", "spark page")}))
+"""
+
+
+def test_a_run_in_dagster_uses_it_and_its_materialization_says_so(place: Warm, flow: Flow) -> None:
+    running = warm.start(place.folder, place.settings)
+    flow.produce(range(7))
+    command = [sys.executable, "-c", IN_DAGSTER, str(flow.pipeline.path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "engine": "spark",
+        "tasks": 1,
+        "spark application": running.application_id,
+        "spark master": "local[2]",
+        "spark page": running.ui,
+    }
+    assert flow.ids() == list(range(7))
+
+
+def read(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=WITHIN_S) as answer:  # noqa: S310 - of our own Spark
+        return json.load(answer)
 
 
 def test_a_second_start_finds_the_first_and_other_settings_do_not(place: Warm, flow: Flow) -> None:
