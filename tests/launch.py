@@ -71,12 +71,12 @@ def cold(*arguments: object, cwd: Path | None = None, **environment: str) -> Don
     )
 
 
-def demo(folder: Path, *command: str) -> Done:
+def demo(folder: Path, *command: str, **environment: str) -> Done:
     """Run a demo in a folder of its own as its reader does, from the clone."""
     return subprocess.run(
         [sys.executable, *command],
         cwd=Path(__file__).parents[1],
-        env={**os.environ, "CALVE_DEMO_DIR": str(folder)},
+        env={**os.environ, "CALVE_DEMO_DIR": str(folder), **environment},
         capture_output=True,
         text=True,
         check=False,

@@ -248,8 +248,9 @@ def spark_catalog(directory: Path, name: str) -> dict[str, str]:
 
 def start_spark(directory: Path, lake: Path) -> SparkSession:
     """A classic `local[2]` session as runs have it, with the catalog `lake`; its scratch files go to `directory`."""
+    (scratch := directory / "local").mkdir(mode=0o700)
     settings = {
-        **defaults("local[2]", _GIB, str(directory / "local")),
+        **defaults("local[2]", _GIB, str(scratch)),
         "spark.app.name": "calve-tests",
         "spark.sql.warehouse.dir": str(directory / "spark-warehouse"),
         "spark.sql.shuffle.partitions": "2",

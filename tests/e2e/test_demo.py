@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from dagster import DagsterInstance
 from calve.orchestration.local import broker
 from tests import launch, support
 from tests.e2e.dagster.stack import until
+from tests.spark_events import noted_in, tasks_by_group
 
 ROOT = Path(__file__).parents[2]
 FLIGHTS = 20_000
@@ -42,7 +44,7 @@ class Runs:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Generator[Runs]:
     folder = tmp_path_factory.mktemp("demo")
     try:
-        yield Runs(folder, _demo(folder))
+        yield Runs(folder, _demo(folder, **noted_in(folder / "spark-history")))
     finally:
         broker.stop(folder / "broker")
 
@@ -50,8 +52,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Generator[Runs]:
 COMMAND = [sys.executable, "examples/flights/demo.py", "--limit", str(FLIGHTS)]
 
 
-def _demo(folder: Path) -> str:
-    return launch.printed(launch.demo(folder, *COMMAND[1:]))
+def _demo(folder: Path, **environment: str) -> str:
+    return launch.printed(launch.demo(folder, *COMMAND[1:], **environment))
 
 
 def _carriers_in_the_source() -> Counter[str]:
@@ -71,6 +73,19 @@ def test_the_first_run_brings_every_flight_once(runs: Runs) -> None:
     assert Counter(carriers.to_pylist()) == _carriers_in_the_source()
     assert f"{FLIGHTS + BROKEN:,} events produced" in runs.first
     assert f"had 0 rows before this run and has {FLIGHTS:,} now" in runs.first
+
+
+def test_tasks_of_spark_have_written_the_rows_and_the_demo_says_which(runs: Runs) -> None:
+    with support.open_catalog(runs.folder / "lake") as catalog:
+        ledger = catalog.load_table("calve.flights_ledger").scan(selected_fields=("batch_id",)).to_arrow()
+    batches = set(ledger["batch_id"].to_pylist())
+    written = re.findall(r"written by spark (\S+) on local\[\*\] in (\d+) tasks", runs.first)
+    by_group = tasks_by_group(runs.folder / "spark-history")
+    group = "calve.demo.flights"
+    noted = {(app, id_): by_group[app, f"{group} {id_}"] for app, _ in written for id_ in batches}
+    assert sorted(noted.values()) == sorted(int(tasks) for _, tasks in written)
+    assert len(noted) == len(written) == len(batches)
+    assert min(noted.values()) > 1
 
 
 def test_the_broken_events_are_named_and_accounted_for(runs: Runs) -> None:
@@ -113,7 +128,7 @@ def test_dagster_ran_the_job_and_knows_what_it_made(runs: Runs) -> None:
     assert made is not None
     assert made.asset_materialization is not None
     assert made.asset_materialization.metadata["dagster/row_count"].value == FLIGHTS
-    assert f"{FLIGHTS + BROKEN:,} records in 1 batch; caught up" in runs.first
+    assert re.search(rf"{FLIGHTS + BROKEN:,} records in 1 batch by spark \S+ on local\[\*\]; caught up", runs.first)
     assert "DEBUG" not in runs.first
 
 

@@ -11,6 +11,7 @@ import pytest
 from calve.orchestration.local import broker
 from examples.mirror import compare, produce
 from tests import launch, support
+from tests.spark_events import noted_in, written_on_spark
 
 ROOT = Path(__file__).parents[2]
 RECORDS = 60_000
@@ -24,15 +25,21 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Path, str,
     folder = tmp_path_factory.mktemp("demo-mirror")
     try:
         with support.short_lived():
-            printed = _printed(folder), _printed(folder)
+            printed = _printed(folder, **noted_in(folder / "spark-history")), _printed(folder)
         yield folder, *printed
     finally:
         for cluster in ("eu", "us"):
             broker.stop(folder / cluster)
 
 
-def _printed(folder: Path) -> str:
-    return launch.printed(launch.demo(folder, "-m", "examples.mirror.demo", "--records", str(RECORDS)))
+def _printed(folder: Path, **environment: str) -> str:
+    command = ("-m", "examples.mirror.demo", "--records", str(RECORDS))
+    return launch.printed(launch.demo(folder, *command, **environment))
+
+
+def test_slots_run_on_spark(demo: tuple[Path, str, str]) -> None:
+    folder, first, _ = demo
+    assert written_on_spark(folder / "spark-history", first, "calve.demo.eu_to_us") > 1
 
 
 def test_it_kills_a_run_of_which_one_transaction_is_seen(demo: tuple[Path, str, str]) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from calve.orchestration.local import broker
 from tests import launch, support
+from tests.spark_events import noted_in, written_on_spark
 
 ROOT = Path(__file__).parents[2]
 PROVEN = re.compile(r"proven: bank\.accounts has what the database has, \d+ rows")
@@ -26,18 +27,19 @@ def demo() -> Generator[tuple[Path, str]]:
     folder.chmod(0o755)
     try:
         with support.short_lived():
-            yield folder, _printed(folder)
+            yield folder, _printed(folder, **noted_in(folder / "spark-history"))
     finally:
         broker.stop(folder / "broker")
         shutil.rmtree(folder)
 
 
-def _printed(folder: Path) -> str:
-    return launch.printed(_demo(folder))
+def _printed(folder: Path, **environment: str) -> str:
+    return launch.printed(_demo(folder, **environment))
 
 
-def _demo(folder: Path) -> launch.Done:
-    return launch.demo(folder, "-m", "examples.postgres_to_iceberg.demo", "--transactions", "200")
+def _demo(folder: Path, **environment: str) -> launch.Done:
+    command = ("-m", "examples.postgres_to_iceberg.demo", "--transactions", "200")
+    return launch.demo(folder, *command, **environment)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root hands the server to another user")
@@ -46,6 +48,13 @@ def test_a_folder_that_the_server_can_not_enter_is_named(tmp_path: Path) -> None
     done = _demo(tmp_path / "closed")
     assert done.returncode == 1
     assert "may not be entered by user postgres, who runs the server: set CALVE_DEMO_DIR" in done.stderr
+
+
+@pytest.mark.faults
+def test_spark_reads_the_database_and_writes_the_table(demo: tuple[Path, str]) -> None:
+    folder, printed = demo
+    for pipeline in ("bank_log", "bank"):
+        assert written_on_spark(folder / "spark-history", printed, f"calve.demo.{pipeline}") > 0
 
 
 @pytest.mark.faults
