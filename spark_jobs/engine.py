@@ -37,7 +37,11 @@ class SparkEngine(SparkTasks):
         """Merges changes by Iceberg's `MERGE INTO`."""
         from calve.spark_jobs.merge import merge_into
 
-        return lambda work: merge_into(self.session, work)
+        def merge(work: MergeWork) -> None:
+            # It may have landed: whoever tries again looks first.
+            self.on_spark(lambda started: merge_into(started.session, work), again=False)
+
+        return merge
 
     def writer(self, spec: IngestSpec, tasks: Sequence[Slices]) -> WrittenBy:  # noqa: ARG002 - as all engines
         return self.written_by(len(tasks))

@@ -12,8 +12,6 @@ import os
 import shutil
 import signal
 import sys
-import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -75,7 +73,14 @@ def _keep(folder: Path) -> None:
     if (settings.master or "").startswith("local"):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     settings = settings.model_copy(update={"conf": {**CONF, **settings.conf}, "warm": "never"})
-    running = start(settings, scratch=scratch)
+    try:
+        running = start(settings, scratch=scratch)
+    except BaseException:
+        # No run is to try that again; whoever keeps one up waits a while.
+        warm.state_file(folder).unlink(missing_ok=True)
+        warm.failed_file(folder).touch()
+        raise
+    warm.failed_file(folder).unlink(missing_ok=True)
     assert running.context is not None
     context = running.context
     # Until its first task it has loaded few of the classes that each run needs, and has no daemon of Python.
@@ -97,7 +102,7 @@ def _keep(folder: Path) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _look_after(folder: Path, context: SparkContext, asked: Event, unused_s: float | None) -> bool:
+def _look_after(folder: Path, context: SparkContext, asked: Event, unused_s: float) -> bool:
     """Cancel jobs of runs that are gone, until there is a reason to end; False if that is the death of the JVM."""
     while not asked.wait(LOOK_S):
         if cast(Any, gateway()).proc.poll() is not None:
@@ -107,16 +112,9 @@ def _look_after(folder: Path, context: SparkContext, asked: Event, unused_s: flo
             if warm.is_gone(file.name):
                 context.cancelJobsWithTag(file.name)
                 file.unlink(missing_ok=True)
-        if not runs and unused_s is not None and not warm.stay_file(folder).exists() and _unused(folder) > unused_s:
+        if not runs and warm.unused_s(folder) > unused_s and not warm.stay_file(folder).exists():
             return True
     return True
-
-
-def _unused(folder: Path) -> float:
-    """Seconds since somebody wanted it."""
-    with suppress(OSError):
-        return time.time() - (folder / "used").stat().st_mtime
-    return 0.0
 
 
 def _nothing(number: int) -> int:

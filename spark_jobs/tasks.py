@@ -17,7 +17,7 @@ from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import CalveError, ProtocolError, RetriableError
 from calve.sink_core.tasks import Job, Size, Task, WrittenBy
-from calve.spark_jobs.compat import gateway, worker_died
+from calve.spark_jobs.compat import detach, gateway, worker_died
 from calve.spark_jobs.session import Started, start
 from calve.spark_jobs.warm import Surroundings
 
@@ -84,9 +84,10 @@ class SparkTasks:
             self._spark.count(f"{job.pipeline}.records", size.records)
             self._spark.count(f"{job.pipeline}.bytes", size.bytes)
 
-    def on_spark(self, work: Callable[[Started], T], job: Job | None = None) -> T:
-        """What `work` makes of the running Spark. If that was a warm one and is lost, it is done once more on the next:
-        as Spark does it with a task whose executor is lost. Raises RetriableError if the driver is lost.
+    def on_spark(self, work: Callable[[Started], T], job: Job | None = None, *, again: bool = True) -> T:
+        """What `work` makes of the running Spark. If that was a warm one and is lost, it is done once more on the next,
+        as Spark does it with a task whose executor is lost, unless it may not be done `again`. Raises RetriableError if
+        the driver is lost.
         """
         try:
             return self._named(work, job)
@@ -102,7 +103,7 @@ class SparkTasks:
             if not self._is_lost():
                 raise
             was_warm = self._forget()
-            if not was_warm:
+            if not (was_warm and again):
                 raise RetriableError(
                     f"Spark's driver ended: {type(error).__name__}",
                     hint="run again; `spark.driver_memory` is its heap",
@@ -189,9 +190,12 @@ class SparkTasks:
         """Let go of a driver that has ended; whether it was a warm one, which can be had again."""
         started, self._started = self._started, None
         assert started is not None
-        if started.place is not None:
-            started.stop()
-        return started.place is not None
+        if started.place is None:
+            return False
+        assert started.context is not None
+        detach(started.context)
+        started.place.leave()
+        return True
 
     @cached_property
     def _reported_parallelism(self) -> int:

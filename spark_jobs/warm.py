@@ -7,6 +7,7 @@ Runs attach to its JVM; each cuts its jobs by a tag, and one that dies has its j
     settings.json   what to start it with: whoever finds it dead starts it again
     runs/           a file for each run that is attached
     used, stay      when somebody last wanted it; there if it is not to end by itself
+    failed          there if the last start failed
 
 `spark.json` goes with an orderly end. One that names a process which is gone tells of a death.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import sys
 import tempfile
@@ -39,6 +41,10 @@ START_S = 120.0
 UNUSED_S = 900.0
 """One that Dagster started ends so long after the last run and the last tick that wanted it."""
 
+FAILED_S = 300.0
+"""So long Dagster does not try again after a start that failed."""
+
+_LATE_S = 15.0
 _POLL_S = 0.05
 _children: list[int] = []
 
@@ -137,8 +143,8 @@ def start(folder: Path, settings: SparkSettings, *, unused_s: float | None = Non
     `unused_s`: a new one ends so many seconds after its last use; None: as the last one there did, else never.
     Raises ConfigError if the running one has other settings, Unreachable if it dies or does not come up.
     """
-    if begin(folder, settings, unused_s=unused_s):
-        return _await_up(folder)
+    if (keeper := begin(folder, settings, unused_s=unused_s)) is not None:
+        return _await_up(folder, keeper)
     spark = _await_up(folder)
     if spark.identity != identity_of(settings):
         raise ConfigError(
@@ -149,13 +155,13 @@ def start(folder: Path, settings: SparkSettings, *, unused_s: float | None = Non
     return spark
 
 
-def begin(folder: Path, settings: SparkSettings, *, unused_s: float | None = None) -> bool:
-    """Start a keeper unless one lives, and do not wait until it is up; True if one was started.
+def begin(folder: Path, settings: SparkSettings, *, unused_s: float | None = None) -> Detached | None:
+    """The process of a keeper that was started, and may not be up yet; None if one lives.
 
     Of several at the same time one gets the folder's lock, the others end at once.
     """
     if running(folder) is not None:
-        return False
+        return None
     runs_in(folder).mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     before = _settings_file(folder)
@@ -164,10 +170,11 @@ def begin(folder: Path, settings: SparkSettings, *, unused_s: float | None = Non
     text = {"spark": settings.model_dump(mode="json", exclude_none=True), "unused_s": unused_s}
     _write_private(before, json.dumps(text))
     touch(folder)
+    failed_file(folder).unlink(missing_ok=True)
     _reap()
     keeper = launch([sys.executable, "-m", "calve.spark_jobs.keeper", str(folder)], 0, log_file(folder))
     _children.append(keeper.pid)
-    return True
+    return keeper
 
 
 def keep(settings: SparkSettings) -> str:
@@ -180,6 +187,8 @@ def keep(settings: SparkSettings) -> str:
         return ""
     touch(folder)
     spark = running(folder)
+    if spark is None and _age_s(failed_file(folder)) < FAILED_S:
+        return f"no warm Spark: its last start failed, see {log_file(folder)}; runs start their own"
     if spark is None:
         return f"starting a warm Spark in {folder}" if begin(folder, settings, unused_s=UNUSED_S) else ""
     if spark.is_up and spark.identity != identity_of(settings) and not spark.runs:
@@ -291,15 +300,16 @@ class Surroundings:
         os.environ.update(self.environment)
 
 
-def _await_up(folder: Path) -> WarmSpark:
-    deadline = Deadline.after(START_S)
-    begun = Deadline.after(5.0)
+def _await_up(folder: Path, keeper: Detached | None = None) -> WarmSpark:
+    """The Spark that comes up in the folder; `keeper` is the process that is to be its keeper."""
+    deadline, late = Deadline.after(START_S), Deadline.after(_LATE_S)
     while True:
         spark = running(folder)
         if spark is not None and spark.is_up:
             return spark
-        # Before it has written its file, it is not known to live.
-        ended = spark is None and begun.passed
+        lives = spark is not None or (keeper is not None and keeper.process() is not None)
+        # A keeper that came second has ended, and the first may not have written its file yet.
+        ended = not lives and (late.passed or failed_file(folder).is_file())
         if ended or deadline.passed:
             what = "ended while starting" if ended else f"has not come up for {START_S:g} s"
             raise Unreachable(
@@ -308,6 +318,19 @@ def _await_up(folder: Path) -> WarmSpark:
                 code=NOT_STARTED,
             )
         time.sleep(_POLL_S)
+
+
+def unused_s(folder: Path) -> float:
+    """Seconds since somebody wanted it."""
+    return _age_s(folder / "used")
+
+
+def _age_s(file: Path) -> float:
+    """Seconds since a file was touched; infinite for none."""
+    try:
+        return time.time() - file.stat().st_mtime
+    except FileNotFoundError:
+        return math.inf
 
 
 def _reap() -> None:
@@ -326,14 +349,18 @@ def _write_private(file: Path, text: str) -> None:
     Path(scratch).rename(file)
 
 
-def started_with(folder: Path) -> tuple[SparkSettings, float | None]:
-    """The settings of `begin`, and the seconds without use after which it ends."""
+def started_with(folder: Path) -> tuple[SparkSettings, float]:
+    """The settings of `begin`, and the seconds without use after which it ends; infinite if it does not by itself."""
     text: dict[str, Any] = json.loads(_settings_file(folder).read_text())
-    return SparkSettings.model_validate(text["spark"]), text["unused_s"]
+    return SparkSettings.model_validate(text["spark"]), math.inf if text["unused_s"] is None else text["unused_s"]
 
 
 def state_file(folder: Path) -> Path:
     return folder / "spark.json"
+
+
+def failed_file(folder: Path) -> Path:
+    return folder / "failed"
 
 
 def stay_file(folder: Path) -> Path:

@@ -187,7 +187,11 @@ class SparkSettings(Model):
         if self.warm == "never" or self.warm.startswith("${"):
             return self
         if self.warm == "auto":
-            place = Path(os.environ.get("CALVE_SPARK") or Path.home() / ".cache" / "calve" / "spark")
+            try:
+                place = Path(os.environ.get("CALVE_SPARK") or Path.home() / ".cache" / "calve" / "spark")
+            except RuntimeError:
+                # A user without a home, as in some containers.
+                return self.model_copy(update={"warm": "never"})
             warm = place / f"{name}-{hashlib.sha256(str(file.absolute()).encode()).hexdigest()[:12]}"
         else:
             warm = file.parent.absolute() / self.warm
