@@ -14,16 +14,28 @@ if TYPE_CHECKING:
     from calve.sink_core.config.effective import Pipeline
     from calve.sink_core.config.load import load as load_pipeline
     from calve.sink_core.errors import CalveError, ConfigError, FindingError
+    from calve.sink_core.source.base import BadRow, Limits, Record, Rows, Source, Support, Topic, Waiting, Work
+    from calve.sink_core.source.flat_map import FlatMap
 
 __all__ = [
     "Alert",
+    "BadRow",
     "CalveError",
     "ConfigError",
     "FindingError",
+    "FlatMap",
     "KafkaIcebergPipeline",
     "KafkaMirror",
     "KafkaSource",
+    "Limits",
     "Pipeline",
+    "Record",
+    "Rows",
+    "Source",
+    "Support",
+    "Topic",
+    "Waiting",
+    "Work",
     "alert_sensor",
     "build_pipeline_defs",
     "check_alert_sensor",
@@ -33,13 +45,23 @@ __all__ = [
 
 _HOMES = {
     "Alert": "calve.orchestration.dagster.alerts:Alert",
+    "BadRow": "calve.sink_core.source.base:BadRow",
     "CalveError": "calve.sink_core.errors:CalveError",
     "ConfigError": "calve.sink_core.errors:ConfigError",
     "FindingError": "calve.sink_core.errors:FindingError",
+    "FlatMap": "calve.sink_core.source.flat_map:FlatMap",
     "KafkaIcebergPipeline": "calve.orchestration.dagster.components:KafkaIcebergPipeline",
     "KafkaMirror": "calve.orchestration.dagster.components:KafkaMirror",
     "KafkaSource": "calve.orchestration.dagster.components:KafkaSource",
+    "Limits": "calve.sink_core.source.base:Limits",
     "Pipeline": "calve.sink_core.config.effective:Pipeline",
+    "Record": "calve.sink_core.source.base:Record",
+    "Rows": "calve.sink_core.source.base:Rows",
+    "Source": "calve.sink_core.source.base:Source",
+    "Support": "calve.sink_core.source.base:Support",
+    "Topic": "calve.sink_core.source.base:Topic",
+    "Waiting": "calve.sink_core.source.base:Waiting",
+    "Work": "calve.sink_core.source.base:Work",
     "alert_sensor": "calve.orchestration.dagster.alerts:alert_sensor",
     "build_pipeline_defs": "calve.orchestration.dagster.build:build_pipeline_defs",
     "check_alert_sensor": "calve.orchestration.dagster.check_alerts:check_alert_sensor",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from calve.sink_core.source.base import BadRow, Limits, Record, Rows, Stored, Support, Topic, Update, Waiting, Work
-from calve.sink_core.source.flat_map import FlatMap
+from calve import BadRow, FlatMap, Limits, Record, Rows, Support, Topic, Waiting, Work
+
+Stored = Mapping[FlatMap, FlatMap]
+Update = Mapping[FlatMap, FlatMap | None]
 
 
 class Lines:

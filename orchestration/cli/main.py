@@ -30,7 +30,7 @@ from calve.orchestration.cli.boundary import DEBUG
 
 app = typer.Typer(
     name="calve",
-    help="Kafka in, Iceberg out, every record exactly once.",
+    help="Kafka, Iceberg, Hudi and databases joined by bounded jobs, every record exactly once.",
     no_args_is_help=True,
     add_completion=False,
     # Tracebacks are for faults of Calve itself; local variables may hold secrets.
@@ -51,7 +51,7 @@ def calve(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
     ] = False,
 ) -> None:
-    """Kafka in, Iceberg out, every record exactly once."""
+    """Kafka, Iceberg, Hudi and databases joined by bounded jobs, every record exactly once."""
     if debug:
         os.environ[DEBUG] = "1"
 

@@ -1,6 +1,6 @@
 """`Source`: what somebody writes who wants to read from a system of their own, and the values it gives and gets.
 
-Calve calls it like this, and validates all it returns (`checked.py`):
+Calve calls it like this, and validates all it returns (`opening.py`):
 
     driver  waiting → prepare → plan → (tasks) → acknowledge
     task    read → update_offsets, before each transaction ends

@@ -23,6 +23,7 @@ from calve.orchestration.dagster.sink.verdicts import CHECKS as SINK_CHECKS
 from calve.orchestration.dagster.source.checks import CHECKS as SOURCE_CHECKS
 from calve.sink_core.config.load import load
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
+from calve.sink_core.config.source_pipeline import SourcePipeline
 from calve.sink_core.control import schemas
 from calve.sink_core.mirror.state import MIRROR
 from calve.sink_core.tables.log.fold import SINK
@@ -133,10 +134,13 @@ def test_every_command_takes_json_as_the_readme_says() -> None:
 
 
 def test_the_pipeline_in_the_readme_is_valid(tmp_path: Path) -> None:
-    pipeline, connections, _ = blocks("README.md", "yaml")
+    pipeline, connections, _, source, its_connections = blocks("README.md", "yaml")
     (tmp_path / "pipeline.yaml").write_text(pipeline)
     (tmp_path / "connections.yaml").write_text(connections)
     assert load(tmp_path / "pipeline.yaml").table_names[0] == "shop.orders"
+    (tmp_path / "source.yaml").write_text(source)
+    (tmp_path / "connections.yaml").write_text(its_connections)
+    assert isinstance(load(tmp_path / "source.yaml"), SourcePipeline)
 
 
 @pytest.mark.parametrize("document", ["docs/mirror.md", "README.md"])
