@@ -18,6 +18,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, cast
 
 from calve.spark_jobs import warm
+from calve.spark_jobs.attached import is_gone
 from calve.spark_jobs.compat import gateway
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _keep(folder: Path) -> None:
     spark = warm.WarmSpark(folder, here, "", identity, "", settings.master or "", "")
     spark.write()
     for file in warm.runs_in(folder).iterdir():
-        if warm.is_gone(file.name):
+        if is_gone(file.name):
             file.unlink(missing_ok=True)
     scratch = folder / "local"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -109,7 +110,7 @@ def _look_after(folder: Path, context: SparkContext, asked: Event, unused_s: flo
             return False
         runs = list(warm.runs_in(folder).iterdir())
         for file in runs:
-            if warm.is_gone(file.name):
+            if is_gone(file.name):
                 context.cancelJobsWithTag(file.name)
                 file.unlink(missing_ok=True)
         if not runs and warm.unused_s(folder) > unused_s and not warm.stay_file(folder).exists():

@@ -22,6 +22,7 @@ from calve.sink_core.jars import spark_jars
 from calve.sink_core.java import find_java
 from calve.sink_core.tasks import SPARK, WrittenBy
 from calve.spark_jobs import class_archive, warm
+from calve.spark_jobs.attached import Attached, own_tag
 from calve.spark_jobs.compat import (
     attached,
     counter_of,
@@ -57,7 +58,7 @@ class Started:
     stop: Callable[[], None]
     context: SparkContext | None = None
     connected: SparkSession | None = None
-    place: warm.Attached | None = None
+    place: Attached | None = None
     _known: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
@@ -109,7 +110,7 @@ class Started:
         key = f"tag {get_ident()}"
         if key not in self._known:
             assert self.context is not None
-            self._known[key] = warm.own_tag()
+            self._known[key] = own_tag()
             self.context.addJobTag(self._known[key])
         return self._known[key]
 
@@ -148,7 +149,7 @@ def running_or_warm(settings: SparkSettings) -> Started | None:
     return _attach(spark) if spark is not None else None
 
 
-_places: WeakKeyDictionary[SparkContext, warm.Attached] = WeakKeyDictionary()
+_places: WeakKeyDictionary[SparkContext, Attached] = WeakKeyDictionary()
 """By the context of this process, where that is one of a warm Spark."""
 
 
@@ -156,7 +157,7 @@ def _attach(spark: warm.WarmSpark) -> Started | None:
     """A warm Spark, for this process; None if it doesn't answer, or has no context any more."""
     from py4j.protocol import Py4JError
 
-    place = warm.Attached.to(spark)
+    place = Attached.to(spark)
     try:
         context = attached(spark.process.port, spark.secret)
     except (Py4JError, OSError):

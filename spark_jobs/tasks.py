@@ -17,9 +17,9 @@ from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import CalveError, ProtocolError, RetriableError
 from calve.sink_core.tasks import Job, Size, Task, WrittenBy
+from calve.spark_jobs.attached import Surroundings
 from calve.spark_jobs.compat import detach, gateway, worker_died
 from calve.spark_jobs.session import Started, start
-from calve.spark_jobs.warm import Surroundings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

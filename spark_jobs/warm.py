@@ -21,7 +21,6 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -32,7 +31,7 @@ from typing import Any
 import calve
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.references import resolve
-from calve.sink_core.detached import Detached, launch, process_of, tail
+from calve.sink_core.detached import Detached, launch, tail
 from calve.sink_core.error_codes.machine import NOT_STARTED, RUNS_OTHERWISE
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.timing import Deadline
@@ -234,70 +233,6 @@ def identity_of(settings: SparkSettings) -> str:
         "code": _code(),
     }
     return hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True, slots=True)
-class Attached:
-    """A run's place on a warm Spark: `tag` is on each of its jobs."""
-
-    spark: WarmSpark
-    tag: str
-
-    @classmethod
-    def to(cls, spark: WarmSpark) -> Attached:
-        """Register this process, so that the keeper cancels what it leaves."""
-        touch(spark.folder)
-        tag = own_tag()
-        (runs_in(spark.folder) / tag).touch()
-        return cls(spark, tag)
-
-    def leave(self) -> None:
-        """Take the registration back."""
-        (runs_in(self.spark.folder) / self.tag).unlink(missing_ok=True)
-        touch(self.spark.folder)
-
-    def is_lost(self) -> bool:
-        """Whether the Spark has ended; one that is ending is waited for."""
-        deadline = Deadline.after(5.0)
-        while self.spark.is_alive() and state_file(self.spark.folder).is_file():
-            if deadline.passed:
-                return False
-            time.sleep(_POLL_S)
-        return True
-
-
-def own_tag() -> str:
-    """The tag of this process's jobs."""
-    process = process_of(os.getpid())
-    return f"calve-{process.pid}-{process.created:.2f}"
-
-
-def is_gone(tag: str) -> bool:
-    """Whether the run of a tag has ended, orderly or not."""
-    _, pid, created = tag.split("-")
-    return Detached(int(pid), float(created), 0).process() is None
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a task finds in the process of its run: the working directory, the module path and the environment."""
-
-    folder: str
-    path: tuple[str, ...]
-    environment: Mapping[str, str] = field(repr=False)
-
-    @classmethod
-    def here(cls) -> Surroundings:
-        return cls(str(Path.cwd()), tuple(sys.path), dict(os.environ))
-
-    def enter(self) -> None:
-        """Make this process, which has no other task, like that of the run."""
-        os.chdir(self.folder)
-        sys.path[:] = [*dict.fromkeys([*self.path, *sys.path])]
-        for name in os.environ.keys() - self.environment.keys():
-            if not name.startswith(("SPARK_", "PYSPARK_", "PYTHON")):
-                del os.environ[name]
-        os.environ.update(self.environment)
 
 
 def _await_up(folder: Path, keeper: Detached | None = None) -> WarmSpark:

@@ -327,3 +327,6 @@ def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
         warm.start(tmp_path / "warm", settings)
     assert failed.value.kind is NOT_STARTED
     assert "Could not parse Master URL" in failed.value.message or "Master must" in failed.value.message
+    assert warm.find(settings) is None, "no run tries it again"
+    assert "its last start failed" in warm.keep(settings)
+    assert warm.running(tmp_path / "warm") is None
