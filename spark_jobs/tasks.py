@@ -172,8 +172,11 @@ class SparkTasks:
     def _spark(self) -> Started:
         """As `session`, and without one where none is needed."""
         if self._started is None:
+            # Also where it is waited for at once: an interrupt would leave a JVM behind that starts for nobody.
+            self._start = self._start or _Start(self._begin)
+            self._start.wait()
             pending, self._start = self._start, None
-            self._started = pending.result() if pending else self._begin()
+            self._started = pending.result()
         return self._started
 
     def _is_lost(self) -> bool:
@@ -224,9 +227,13 @@ class _Start:
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             self._error = error
 
+    def wait(self) -> None:
+        """Wait for its end, whatever that is."""
+        self._thread.join()
+
     def result(self) -> Started:
         """The Spark, waited for. Raises what its start raised."""
-        self._thread.join()
+        self.wait()
         if self._error is not None:
             raise self._error
         assert self._started is not None

@@ -250,6 +250,18 @@ def test_an_interrupted_run_has_its_own_tasks_ended_and_no_others(place: Warm, t
     psutil.wait_procs([task], timeout=WITHIN_S)
 
 
+def test_a_run_that_is_interrupted_while_spark_starts_leaves_none(flow: Flow) -> None:
+    flow.produce(range(10))
+    alone = flow.but(spark={"master": "local[2]", "warm": "never"})
+    run = started("run", alone.pipeline.path)
+    process = psutil.Process(run.process.pid or 0)
+    eventually(lambda: any(child.name() == "java" for child in process.children()))
+    [driver] = [child for child in process.children() if child.name() == "java"]
+    process.send_signal(signal.SIGINT)
+    assert run.done().returncode == 130
+    assert psutil.wait_procs([driver], timeout=WITHIN_S)[1] == []
+
+
 def test_a_dead_one_is_replaced_by_the_runs_that_find_it_and_by_one_only(place: Warm, flow: Flow) -> None:
     dead = warm.start(place.folder, place.settings)
     place.kill()
