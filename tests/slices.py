@@ -1,4 +1,4 @@
-"""`--slice N`: of the files that have a budget of their own only every third, from the N-th on; all of the others.
+"""`--slice N`: of the files that have a budget of their own only every fifth, from the N-th on; all of the others.
 
 The build server takes the slice that the number of commits says; `make test` takes all. The costly files are dealt out by
 their budgets, so that no slice is much longer than another.
@@ -12,7 +12,7 @@ import pytest
 
 from tests.durations import Budget, read_budget
 
-SLICES = 3
+SLICES = 5
 
 
 def left_out(budget: Budget, number: int) -> frozenset[str]:

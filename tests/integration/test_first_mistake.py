@@ -114,7 +114,7 @@ def test_no_java_is_told_by_check_and_by_run(flow: Flow) -> None:
     flow.produce(range(3))
     checked = calve("check", flow.pipeline.path, JAVA_HOME="/nonexistent")
     assert checked.returncode == 1
-    assert "failed       java: no Java in JAVA_HOME=/nonexistent; Kafka and Spark need 17 or newer" in checked.stdout
+    assert "failed       engine: no Java in JAVA_HOME=/nonexistent; Kafka and Spark need 17 or newer" in checked.stdout
     wanting = flow.but(extra={"batch": {"spark_from_records": 3}})
     refused = cold("run", wanting.pipeline.path, JAVA_HOME="/nonexistent")
     assert refused.returncode == 2

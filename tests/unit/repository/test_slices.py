@@ -21,9 +21,9 @@ def test_no_slice_is_much_longer_than_another() -> None:
         sum(grant.seconds for path, grant in budget.files.items() if path not in left_out(budget, number))
         for number in range(SLICES)
     ]
-    assert max(seconds) < 1.25 * min(seconds)
+    assert max(seconds) < 1.5 * min(seconds)
 
 
 def test_the_build_server_takes_the_slice_by_the_number_of_commits() -> None:
     assert re.search(r"--slice \$\(git rev-list --count HEAD\)", text(".ci/run"))
-    assert "a third of the costly files" in (ROOT / "CONTRIBUTING.md").read_text()
+    assert "a fifth of the costly files" in (ROOT / "CONTRIBUTING.md").read_text()
