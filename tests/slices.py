@@ -1,7 +1,7 @@
 """`--slice N`: of the files that have a budget of their own only every fifth, from the N-th on; all of the others.
 
-The build server takes the slice that the number of commits says; `make test` takes all. The costly files are dealt out by
-their budgets, so that no slice is much longer than another.
+The build server takes the slice that the number of commits says; `make test` takes all. The costly files are dealt
+out by their budgets, so that no slice is much longer than another.
 """
 
 from __future__ import annotations
