@@ -18,10 +18,27 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Counter(Protocol):
-    """A number in the JVM."""
+METRICS = "AccumulatorSource"
+"""The source of metrics that an application may fill, as Spark names it."""
 
-    def add(self, number: int) -> None: ...
+
+class Counter(Protocol):
+    """A number that grows."""
+
+    def inc(self, number: int) -> None: ...
+
+
+class Histogram(Protocol):
+    """The distribution of a number: its count, mean, maximum and quantiles."""
+
+    def update(self, number: int) -> None: ...
+
+
+class Metrics(Protocol):
+    """Dropwizard's registry, in the JVM; a metric is there with its first use."""
+
+    def counter(self, name: str) -> Counter: ...
+    def histogram(self, name: str) -> Histogram: ...
 
 
 def gateway() -> JavaGateway | None:
@@ -119,24 +136,20 @@ def end_accumulators(context: SparkContext) -> None:
         Thread(target=server.shutdown, daemon=True, name="calve-accumulators").start()
 
 
-def counter_of(context: SparkContext, name: str) -> Counter:
-    """A counter of the application, which is among the metrics of its driver under this name from then on.
+def metrics_of(context: SparkContext) -> Metrics:
+    """The registry of Calve's metrics in the JVM: what is in it is among the metrics of the application's driver.
 
-    It is one of Spark's long accumulators. Which one has a name, the JVM's properties say: runs on a warm Spark go on
-    with those of the runs before.
+    All runs on a warm Spark share it, so that its numbers go on from run to run.
     """
     jvm: Any = context._jvm  # pyright: ignore[reportPrivateUsage]
-    java: Any = context._jsc  # pyright: ignore[reportPrivateUsage]
-    key = f"calve.counter.{context.applicationId}.{name}"
-    if (there := jvm.java.lang.System.getProperty(key)) is not None:
-        return jvm.org.apache.spark.util.AccumulatorContext.get(int(there)).get()
-    counter = java.sc().longAccumulator(name)
-    jvm.java.lang.System.setProperty(key, str(counter.id()))
-    named = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({name: counter})
-    # Scala's objects have such names in Java.
-    source = getattr(getattr(jvm.org.apache.spark.metrics.source, "LongAccumulatorSource$"), "MODULE$")
-    source.register(java.sc(), named)
-    return counter
+    system = jvm.org.apache.spark.SparkEnv.get().metricsSystem()
+    sources = system.getSourcesByName(METRICS)
+    if not sources.isEmpty():
+        return sources.head().metricRegistry()
+    # The one source that Spark offers to others: it is made for accumulators, and takes any metric.
+    source = jvm.org.apache.spark.metrics.source.LongAccumulatorSource()
+    system.registerSource(source)
+    return source.metricRegistry()
 
 
 def worker_died(error: Exception) -> bool:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from calve.spark_jobs import warm
 from calve.spark_jobs.attached import is_gone
-from calve.spark_jobs.compat import gateway
+from calve.spark_jobs.compat import gateway, metrics_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -86,6 +86,8 @@ def _keep(folder: Path) -> None:
     context = running.context
     # Until its first task it has loaded few of the classes that each run needs, and has no daemon of Python.
     context.parallelize([0], 1).map(_nothing).collect()
+    # Two runs that come first at the same time would make two.
+    metrics_of(context)
     parameters = cast(Any, gateway()).gateway_parameters
     replace(
         spark,

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -20,15 +21,16 @@ from calve.sink_core.error_codes.machine import SPARK_CONNECT, SPARK_START
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.jars import spark_jars
 from calve.sink_core.java import find_java
-from calve.sink_core.tasks import SPARK, WrittenBy
+from calve.sink_core.tasks import SPARK, Job, WrittenBy
 from calve.spark_jobs import class_archive, warm
 from calve.spark_jobs.attached import Attached, own_tag
 from calve.spark_jobs.compat import (
+    Metrics,
     attached,
-    counter_of,
     detach,
     end_accumulators,
     gateway,
+    metrics_of,
     new_session,
     running_context,
     session_of,
@@ -48,7 +50,7 @@ _SOCKETS_LENGTH = 60
 """Characters of a folder with sockets: the path of one has 107 at most, of which its name takes 42."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Started:
     """A Spark that runs, and how to end it: `context` is that of a classic one, `connected` the session of another.
 
@@ -59,7 +61,8 @@ class Started:
     context: SparkContext | None = None
     connected: SparkSession | None = None
     place: Attached | None = None
-    _known: dict[str, Any] = field(default_factory=dict[str, Any])
+    _numbers: dict[int, RDD[int]] = field(default_factory=dict[int, "RDD[int]"])
+    _tagged: set[int] = field(default_factory=set[int])
 
     @classmethod
     def given(cls, session: SparkSession) -> Started:
@@ -90,36 +93,39 @@ class Started:
 
     def written_by(self, tasks: int) -> WrittenBy:
         """The engine, for a batch of so many tasks."""
+        return replace(self._engine, tasks=tasks)
+
+    @cached_property
+    def _engine(self) -> WrittenBy:
         if (context := self.context) is None:
-            return WrittenBy(SPARK, tasks)
-        if "engine" not in self._known:
-            page = context.uiWebUrl or ""
-            self._known["engine"] = WrittenBy(SPARK, 0, context.applicationId, context.master or "", page)
-        return replace(self._known["engine"], tasks=tasks)
+            return WrittenBy(SPARK, 0)
+        return WrittenBy(SPARK, 0, context.applicationId, context.master or "", context.uiWebUrl or "")
 
     def numbers(self, n: int) -> RDD[int]:
         """The numbers 0 to n - 1, each in a partition, of a classic Spark. They are sent to the JVM once."""
         assert self.context is not None
-        if (key := f"numbers {n}") not in self._known:
-            self._known[key] = self.context.parallelize(range(n), n)
-        return self._known[key]
+        if n not in self._numbers:
+            self._numbers[n] = self.context.parallelize(range(n), n)
+        return self._numbers[n]
 
-    @property
-    def tag(self) -> str:
-        """The tag of all jobs of this thread, which has them cancelled."""
-        key = f"tag {get_ident()}"
-        if key not in self._known:
-            assert self.context is not None
-            self._known[key] = own_tag()
-            self.context.addJobTag(self._known[key])
-        return self._known[key]
-
-    def count(self, name: str, number: int) -> None:
-        """Add to a metric of a classic Spark's driver."""
+    def name_jobs(self, job: Job) -> None:
+        """Name what this thread runs on a classic Spark from now on, and tag it as this process's."""
         assert self.context is not None
-        if name not in self._known:
-            self._known[name] = counter_of(self.context, name)
-        self._known[name].add(number)
+        if get_ident() not in self._tagged:
+            self.context.addJobTag(own_tag())
+            self._tagged.add(get_ident())
+        self.context.setJobGroup(job.group, job.description)
+
+    def cancel_jobs(self) -> None:
+        """Cancel what this process runs on a classic Spark, by its tag: a warm one has jobs of other runs."""
+        assert self.context is not None
+        self.context.cancelJobsWithTag(own_tag())
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """The metrics of a classic Spark's driver."""
+        assert self.context is not None
+        return metrics_of(self.context)
 
 
 def start(settings: SparkSettings, *, scratch: Path | None = None) -> Started:
@@ -129,8 +135,8 @@ def start(settings: SparkSettings, *, scratch: Path | None = None) -> Started:
     Raises ConfigError if there is no Java or Spark refuses the settings, Unreachable if the master, the Connect server
     or the warm Spark doesn't answer.
     """
-    _with_this_python()
     if settings.remote is not None:
+        _with_this_python()
         return _connect(_resolved(settings.remote), _own(settings))
     if (there := running_or_warm(settings)) is not None:
         return there

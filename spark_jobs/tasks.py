@@ -9,7 +9,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 import pyarrow as pa
 
@@ -25,11 +26,25 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
-Outcome = tuple[int, bool, bytes]
-"""The number of a task, whether it failed, and its result or error, pickled."""
 
-_RESULT = "task long, failed boolean, result binary"
-_ARROW_RESULT = pa.schema([("task", pa.int64()), ("failed", pa.bool_()), ("result", pa.binary())])
+
+class Outcome(NamedTuple):
+    """What has become of a task: its result or error, pickled, and the time that it took."""
+
+    task: int
+    failed: bool
+    result: bytes
+    millis: int
+
+
+_RESULT = "task long, failed boolean, result binary, millis long"
+_ARROW_RESULT = pa.schema(
+    [("task", pa.int64()), ("failed", pa.bool_()), ("result", pa.binary()), ("millis", pa.int64())]
+)
+
+
+_UNNAMED = Job("calve", "", "calve")
+"""Of work that no batch has asked for. A thread keeps its last name."""
 
 
 class SparkTasks:
@@ -60,29 +75,35 @@ class SparkTasks:
         if n == 0:
             return []
         outcomes = self.on_spark(partial(self._outcomes, task, n), job)
-        results = {number: (failed, result) for number, failed, result in outcomes}
+        results = {outcome.task: outcome for outcome in outcomes}
         if len(outcomes) != n or len(results) != n:
             raise ProtocolError(
                 f"Spark returned {len(outcomes)} results for {n} tasks", hint="see Spark's log", code=SPARK_LOST
             )
-        for i in range(n):
-            failed, result = results[i]
-            if failed:
-                raise cast(CalveError, pickle.loads(result))  # noqa: S301 - written by our own task
-        done = [pickle.loads(results[i][1]) for i in range(n)]  # noqa: S301 - written by our own task
-        self._count(done, job)
+        ordered = [results[i] for i in range(n)]
+        for outcome in ordered:
+            if outcome.failed:
+                raise cast(CalveError, pickle.loads(outcome.result))  # noqa: S301 - written by our own task
+        done = [pickle.loads(outcome.result) for outcome in ordered]  # noqa: S301 - written by our own task
+        if job is not None:
+            self._measure(done, ordered, job)
         return done
 
-    def _count(self, results: Sequence[Any], job: Job | None) -> None:
-        """Records and bytes as metrics of the driver. Those of Connect's are another process's."""
-        sizes = [size for result in results if isinstance(size := getattr(result, "size", None), Size)]
-        if job is None or not sizes or self._spark.context is None:
+    def _measure(self, results: Sequence[object], outcomes: Sequence[Outcome], job: Job) -> None:
+        """Note records, bytes and time of each task as metrics of the driver. Connect's is another's process."""
+        started = self._spark
+        if started.context is None:
             return
-        size = sum(sizes, Size())
         # Metrics are no reason to lose what was written.
         with suppress(Exception):
-            self._spark.count(f"{job.pipeline}.records", size.records)
-            self._spark.count(f"{job.pipeline}.bytes", size.bytes)
+            metrics = started.metrics
+            for result, outcome in zip(results, outcomes, strict=True):
+                size = getattr(result, "size", None)
+                if isinstance(size, Size):
+                    for unit, number in (("records", size.records), ("bytes", size.bytes)):
+                        metrics.counter(f"{job.pipeline}.{unit}").inc(number)
+                        metrics.histogram(f"{job.pipeline}.task.{unit}").update(number)
+                    metrics.histogram(f"{job.pipeline}.task.millis").update(outcome.millis)
 
     def on_spark(self, work: Callable[[Started], T], job: Job | None = None, *, again: bool = True) -> T:
         """What `work` makes of the running Spark. If that was a warm one and is lost, it is done once more on the next,
@@ -122,7 +143,7 @@ class SparkTasks:
         """
         if started.context is None:
             rows = started.session.range(0, n, 1, n).mapInArrow(_each(task), _RESULT).collect()
-            return [(int(row["task"]), bool(row["failed"]), bytes(row["result"])) for row in rows]
+            return [Outcome(row["task"], row["failed"], bytes(row["result"]), row["millis"]) for row in rows]
         from pyspark import cloudpickle
 
         each = partial(_outcome, task)
@@ -243,20 +264,16 @@ class _Start:
 @contextmanager
 def _job(started: Started, job: Job | None) -> Generator[None]:
     """Name what Spark runs in this `with`, and cancel it if that ends by an interrupt or an error."""
-    context = started.context
-    if context is None:
+    if started.context is None:
         # Connect ends what a session runs with the session, and shows a tag.
         yield
         return
-    # A warm one has jobs of other runs, some of which may have the same name.
-    tag = started.tag
-    if job is not None:
-        context.setJobGroup(job.group, job.description)
+    started.name_jobs(job or _UNNAMED)
     try:
         yield
     except BaseException:
         with suppress(Exception):
-            context.cancelJobsWithTag(tag)
+            started.cancel_jobs()
         raise
 
 
@@ -272,10 +289,8 @@ def _each(task: Task[object]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for each in batch.column(0).to_pylist():
-                number, failed, result = _outcome(task, int(cast(Any, each)))
-                yield pa.RecordBatch.from_pydict(
-                    {"task": [number], "failed": [failed], "result": [result]}, schema=_ARROW_RESULT
-                )
+                outcome = _outcome(task, int(cast(Any, each)))
+                yield pa.RecordBatch.from_pylist([outcome._asdict()], schema=_ARROW_RESULT)
 
     return run
 
@@ -288,7 +303,9 @@ def _outcome_here(surroundings: Surroundings, task: bytes, number: int) -> Outco
 
 def _outcome(task: Task[object], number: int) -> Outcome:
     """Our errors travel as results: Spark would retry them, and hand on no more than a traceback's text."""
+    begin = perf_counter()
     try:
-        return number, False, pickle.dumps(task(number))
+        failed, result = False, pickle.dumps(task(number))
     except CalveError as error:
-        return number, True, pickle.dumps(error)
+        failed, result = True, pickle.dumps(error)
+    return Outcome(number, failed, result, round((perf_counter() - begin) * 1000))

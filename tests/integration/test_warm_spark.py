@@ -102,7 +102,7 @@ def test_runs_share_it_and_merge_on_it(place: Warm, flow: Flow) -> None:
     assert document("spark", "status", flow.pipeline.path) == first | {"runs": 0}
 
 
-def test_sparks_page_names_the_batch_and_counts_records(place: Warm, flow: Flow) -> None:
+def test_sparks_page_names_the_batch_and_measures_its_tasks(place: Warm, flow: Flow) -> None:
     warm.start(place.folder, place.settings)
     flow.produce(range(7))
     [batch] = document("run", flow.pipeline.path)["batches"]
@@ -110,10 +110,14 @@ def test_sparks_page_names_the_batch_and_counts_records(place: Warm, flow: Flow)
     jobs = read(f"{page}/api/v1/applications/{application}/jobs")
     named = [job for job in jobs if job.get("jobGroup") == f"{flow.pipeline.group} {batch['batch_id']}"]
     assert [job["description"] for job in named] == [f"{flow.pipeline.group}: batch {batch['batch_id']}, 7 offsets"]
-    gauges = read(f"{page}/metrics/json/")["gauges"]
+    metrics = read(f"{page}/metrics/json/")
     prefix = f"{application}.driver.AccumulatorSource.{flow.pipeline.group}"
-    assert gauges[f"{prefix}.records"]["value"] == 7
-    assert gauges[f"{prefix}.bytes"]["value"] == batch["value_bytes"]
+    totals = {"records": 7, "bytes": batch["value_bytes"]}
+    assert {unit: metrics["counters"][f"{prefix}.{unit}"]["count"] for unit in totals} == totals
+    tasks = {unit: metrics["histograms"][f"{prefix}.task.{unit}"] for unit in (*totals, "millis")}
+    assert {tasks[unit]["count"] for unit in tasks} == {batch["written_by"]["tasks"]}
+    assert {unit: tasks[unit]["max"] for unit in totals} == totals
+    assert tasks["millis"]["max"] > 0
 
 
 IN_DAGSTER = """

@@ -49,7 +49,7 @@ def new_world(broker: Broker, warm_spark: WarmSpark, tmp_path_factory: pytest.Te
     """Make a pipeline: `new_world(seed, on_spark=False, max_records=150)`. Without Spark batches stay small."""
 
     def make(seed: int, *, on_spark: bool = False, **options: Any) -> World:
-        spark = {"remote": warm_spark.remote if on_spark else NO_SPARK, "tasks": 2}
+        spark = (warm_spark.settings if on_spark else {"remote": NO_SPARK}) | {"tasks": 2}
         directory = tmp_path_factory.mktemp("world") / "files"
         return World(broker.bootstrap, directory, spark, random.Random(seed), **options)
 
