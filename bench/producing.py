@@ -32,9 +32,12 @@ class Producing(threading.Thread):
         self._ended, self.sent, self._last_s = threading.Event(), 0, 0.0
 
     def run(self) -> None:
+        # The first one goes alone: until a producer is connected and has its id, it only keeps what it is to send.
+        self._send(0)
+        self._producer.flush()
         began = time.monotonic()
         while not self._ended.is_set():
-            due = int((time.monotonic() - began) * self._per_second)
+            due = 1 + int((time.monotonic() - began) * self._per_second)
             while self.sent < due and not self._ended.is_set():
                 self._send(self.sent)
             self._producer.poll(0)

@@ -57,6 +57,10 @@ class Bounds:
             or_records=trigger.or_records,
         )
 
+    def look_after_s(self, due_s: float) -> float:
+        """Seconds until the next look for records, where a batch is due in `due_s`: few where any record makes one."""
+        return LINGER_POLL_S if self.or_records <= 1 or due_s <= 0 else min(10 * LINGER_POLL_S, due_s)
+
 
 class Batch(Protocol):
     """What a round gives. One that was `given_up` counts for none: its records are planned again."""
@@ -142,5 +146,5 @@ def _more_waits(mover: Mover[B_co], bounds: Bounds, due: Deadline, deadline: Dea
             return True
         if not waiting and until.passed:
             return False
-        time.sleep(min(10 * LINGER_POLL_S, left) if (left := due.left_s) > 0 else LINGER_POLL_S)
+        time.sleep(bounds.look_after_s(due.left_s))
     return bool(mover.lag)

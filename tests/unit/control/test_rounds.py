@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from calve.sink_core.control.rounds import Bounds, rounds
+from calve.sink_core.control.rounds import LINGER_POLL_S, Bounds, rounds
 from calve.sink_core.timing import Deadline
 
 
@@ -63,3 +63,17 @@ def test_a_run_that_lingers_looks_once_for_each_batch() -> None:
 @pytest.mark.parametrize(("linger_s", "taken"), [(0.0, [3]), (0.01, [3, 5])])
 def test_a_batch_waits_for_as_many_records_as_it_is_to_have(linger_s: float, taken: list[int]) -> None:
     assert run([3, 2, 3], linger_s=linger_s, or_records=5, every_s=600.0)[0] == taken
+
+
+@pytest.mark.parametrize(
+    ("or_records", "due_s", "look_after_s"),
+    [
+        (1, 60.0, LINGER_POLL_S),
+        (5, 60.0, 10 * LINGER_POLL_S),
+        (5, LINGER_POLL_S / 2, LINGER_POLL_S / 2),
+        (5, 0.0, LINGER_POLL_S),
+    ],
+)
+def test_a_run_that_takes_any_record_looks_often(or_records: int, due_s: float, look_after_s: float) -> None:
+    bounds = Bounds(max_batches=1, max_duration_s=60.0, linger_s=60.0, or_records=or_records)
+    assert bounds.look_after_s(due_s) == look_after_s
