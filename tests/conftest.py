@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.local import broker as embedded
 from tests import support
+from tests.kinds import KINDS, Moved, of_kind
 from tests.support import is_worker, shared_directory
 
 if TYPE_CHECKING:
@@ -148,3 +149,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory, lake: SqlCatalog, lake_dir: 
     session = support.start_spark(tmp_path_factory.mktemp("spark"), lake_dir)
     yield session
     session.stop()
+
+
+@pytest.fixture(params=KINDS)
+def moved(
+    request: pytest.FixtureRequest,
+    broker: embedded.Broker,
+    other_broker: embedded.Broker,
+    kafka_topic: support.TopicFactory,
+    tmp_path: Path,
+) -> Moved:
+    """The pipeline of `tests.kinds`, of each kind."""
+    return of_kind(request.param, broker, other_broker, kafka_topic, tmp_path)
