@@ -14,7 +14,7 @@ FAST := tests/lint tests/unit tests/simulation/test_histories.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup java python browser postgres lint test test-fast demo demo-mirror demo-postgres demo-hudi dev bench faults soak side-by-side screenshots clean
+.PHONY: help setup hudi hudi-spark java python browser postgres lint test test-all test-fast demo demo-mirror demo-postgres demo-hudi dev bench faults soak side-by-side screenshots clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -26,8 +26,13 @@ $(READY): pyproject.toml constraints.txt | java python
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev,postgres,s3,ui]' -c constraints.txt
 	$(VENV)/bin/python -m calve.sink_core.jars
 	$(VENV)/bin/calve spark prepare
-	$(VENV)/bin/calve hudi prepare --row-changes
 	@touch $@
+
+hudi: setup # Hudi's client
+	@$(VENV)/bin/calve hudi prepare
+
+hudi-spark: setup # Hudi's client, and the Spark 3.5 of its row changes
+	@$(VENV)/bin/calve hudi prepare --row-changes
 
 java:
 	@if ! $(JAVA) -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])'; then \
@@ -69,11 +74,16 @@ lint: setup ## Style, import direction and types
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/pyright
 
-test: setup browser postgres ## Every test but the long series, lint among them, in about an hour on two cores (ARGS="-k name" narrows)
-	$(VENV)/bin/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
+PYTEST := $(VENV)/bin/python -m pytest --dist loadgroup --no-loadscope-reorder
 
-test-fast: setup ## Unit tests, lint and two minutes of the simulation, in 4 minutes
-	$(VENV)/bin/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --simulate 120 $(FAST) $(ARGS)
+test: setup hudi ## Lint, unit tests, the simulation, integration in process and a contract of each kind (ARGS="-k name" narrows)
+	$(PYTEST) -n 3 --costly none $(ARGS)
+
+test-all: setup browser postgres hudi-spark ## Every test but the long series: also Dagster's daemon and UI, kills, Spark, Hudi, what hangs
+	$(PYTEST) -n 3 $(ARGS)
+
+test-fast: setup ## Lint, unit tests and two minutes of the simulation
+	$(PYTEST) -n 2 --simulate 120 $(FAST) $(ARGS)
 
 demo: setup ## 336,776 real flights from Kafka into Iceberg, and the proof
 	$(VENV)/bin/python examples/flights/demo.py $(ARGS)
@@ -81,7 +91,7 @@ demo: setup ## 336,776 real flights from Kafka into Iceberg, and the proof
 demo-mirror: setup ## Two clusters, a mirror that is killed in the middle, and the proof
 	$(VENV)/bin/python -m examples.mirror.demo $(ARGS)
 
-demo-hudi: setup ## Flights into Iceberg and Hudi, a run that is killed in Hudi's commit, and the proof
+demo-hudi: setup hudi-spark ## Flights into Iceberg and Hudi, a run that is killed in Hudi's commit, and the proof
 	$(VENV)/bin/python -m examples.hudi.demo $(ARGS)
 
 demo-postgres: setup postgres ## A database's changes into Kafka and Iceberg, while it changes and runs are killed, and the proof
@@ -93,7 +103,7 @@ dev: setup ## Flights that keep coming, their pipeline and Dagster's UI, until C
 bench: setup postgres ## What sinks to Iceberg are to reach, in one table (ARGS="--only freshness" narrows, ARGS=--all adds the rest)
 	$(VENV)/bin/python -m bench.run $(ARGS)
 
-faults: setup browser postgres ## The long series: a thousand kills, histories, mutants, with their tables (ARGS="--kills 200" for fewer)
+faults: setup browser postgres hudi-spark ## The long series: a thousand kills, histories, mutants, with their tables (ARGS="--kills 200" for fewer)
 	$(VENV)/bin/python -m pytest tests/e2e/faults -m '' -n 2 $(ARGS)
 	$(VENV)/bin/python -m pytest -m faults -n 2 --ignore tests/e2e/faults
 	$(VENV)/bin/python -m tests.mutants

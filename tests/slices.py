@@ -1,18 +1,18 @@
-"""`--slice N`: of the files that have a budget of their own only every fifth, from the N-th on; all of the others.
+"""Rings of the suite: `--costly none` leaves out the files that have a grant in `tests/budget.toml`, `--costly only`
+takes no others, and `--costly N` a fifth of them, the N-th.
 
-The build server takes the slice that the number of commits says; `make test` takes all. The costly files are dealt
-out by their budgets, so that no slice is much longer than another.
+`make test` takes none of them, `make test-all` takes all, and the build server a fifth at each landing, by the number
+of commits. They are dealt out by their seconds, so that no fifth is much longer than another.
 """
 
 from __future__ import annotations
-
-from collections.abc import Collection
 
 import pytest
 
 from tests.durations import Budget, read_budget
 
 SLICES = 5
+NONE, ONLY = "none", "only"
 
 
 def left_out(budget: Budget, number: int) -> frozenset[str]:
@@ -21,28 +21,31 @@ def left_out(budget: Budget, number: int) -> frozenset[str]:
     return frozenset(path for place, path in enumerate(costly) if place % SLICES != number % SLICES)
 
 
+def takes(choice: str | None, budget: Budget, path: str) -> bool:
+    """Whether a run takes the file `path`; without a choice it takes all."""
+    is_costly = path in budget.files
+    if choice is None:
+        return True
+    if choice == NONE:
+        return not is_costly
+    return is_costly and (choice == ONLY or path not in left_out(budget, int(choice)))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--slice", type=int, help=f"of the costly files those of one slice of {SLICES} only")
+    parser.addoption("--costly", metavar="none|only|N", help=f"costly files: none, only these, or the N-th of {SLICES}")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    number = config.getoption("--slice")
-    if number is None:
+    choice, budget = config.getoption("--costly"), read_budget()
+    if choice in (None, NONE, ONLY):
         return []
-    without = sorted(left_out(read_budget(), number))
-    return [f"slice {number % SLICES + 1} of {SLICES}, without {len(without)} costly files: {', '.join(without)}"]
+    names = sorted(path for path in budget.files if takes(choice, budget, path))
+    return [f"slice {int(choice) % SLICES + 1} of {SLICES} of the costly files: {', '.join(names)}"]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    number = config.getoption("--slice")
-    if number is None:
-        return
-    without = left_out(read_budget(), number)
-    out = [item for item in items if _is_of(item, without)]
+    choice, budget = config.getoption("--costly"), read_budget()
+    out = [item for item in items if not takes(choice, budget, item.nodeid.partition("::")[0])]
     config.hook.pytest_deselected(items=out)
-    items[:] = [item for item in items if not _is_of(item, without)]
-
-
-def _is_of(item: pytest.Item, paths: Collection[str]) -> bool:
-    return item.nodeid.partition("::")[0] in paths
+    items[:] = [item for item in items if item not in set(out)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
+import pytest
 
-from tests.documents import ROOT, text
+from tests.documents import text
 from tests.durations import read_budget
-from tests.slices import SLICES, left_out
+from tests.slices import SLICES, left_out, takes
 
 
 def test_all_slices_run_every_costly_file_and_each_once() -> None:
@@ -24,6 +24,13 @@ def test_no_slice_is_much_longer_than_another() -> None:
     assert max(seconds) < 1.5 * min(seconds)
 
 
+@pytest.mark.parametrize(("choice", "number"), [(None, 2), ("none", 1), ("only", 1)])
+def test_a_run_takes_costly_files_others_or_both(choice: str | None, number: int) -> None:
+    costly, other = next(iter(read_budget().files)), "tests/unit/repository/test_slices.py"
+    assert sum(takes(choice, read_budget(), path) for path in (costly, other)) == number
+    assert takes(choice, read_budget(), costly) == (choice != "none")
+
+
 def test_the_build_server_takes_the_slice_by_the_number_of_commits() -> None:
-    assert re.search(r"--slice \$\(git rev-list --count HEAD\)", text(".ci/run"))
-    assert "a fifth of the costly files" in (ROOT / "CONTRIBUTING.md").read_text()
+    assert 'make test-all ARGS="--costly $(git rev-list --count HEAD)"' in text(".ci/run")
+    assert "a fifth of the costly files" in text("CONTRIBUTING.md")
