@@ -10,7 +10,9 @@ import pytest
 import yaml
 
 from calve.sink_core.config.load import load
+from calve.sink_core.error_codes.files import UNSET_VARIABLE
 from calve.sink_core.errors import ConfigError
+from tests.codes import raises
 from tests.unit.config.files import Load
 
 
@@ -69,7 +71,7 @@ def test_hosts_that_spell_the_same_catalog_differently_agree(loaded: Load, monke
 def test_a_fingerprint_is_not_made_from_a_missing_variable(loaded: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CALVE_TEST_DB", raising=False)
     pipeline = loaded({"catalog": {"lake": {"type": "sql", "uri": "${ENV:CALVE_TEST_DB}"}}})
-    with pytest.raises(ConfigError, match="uri: environment variable CALVE_TEST_DB is not set"):
+    with raises(UNSET_VARIABLE, "uri", "CALVE_TEST_DB"):
         _ = pipeline.catalog_fingerprint
 
 

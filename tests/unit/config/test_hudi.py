@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from calve.sink_core.error_codes.files import SETTINGS
 from calve.sink_core.errors import ConfigError
+from tests.codes import raises
 from tests.unit.config.files import Load
 
 HUDI = {"warehouse": "/data/hudi"}
@@ -55,7 +57,7 @@ def test_what_has_no_meaning_is_refused(loaded: Load, tables: list[dict[str, Any
 
 
 def test_where_the_tables_are_must_be_said(loaded: Load) -> None:
-    with pytest.raises(ConfigError, match=r"hudi: air\.flights is a Hudi table: say where such tables are"):
+    with raises(SETTINGS, "hudi", "air.flights"):
         loaded(tables=table())
 
 
@@ -70,5 +72,5 @@ def test_records_may_change_its_rows(loaded: Load) -> None:
 
 def test_values_that_were_not_sent_are_not_kept(loaded: Load) -> None:
     settings = {"mode": "cdc", "key": ["id"], "on_moved_key": "ignore", "unavailable_value": "keep-old"}
-    with pytest.raises(ConfigError, match=r"unavailable_value"):
+    with raises(SETTINGS, "unavailable_value"):
         loaded(hudi=HUDI, tables=table(**settings))

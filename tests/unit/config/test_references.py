@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from calve.sink_core.config.references import redact, resolve, without_user_info
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.error_codes.files import NO_VALUE, UNSET_VARIABLE
+from tests.codes import raises
 
 
 def test_references_are_replaced_wherever_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,13 +38,13 @@ def test_a_missing_variable_is_named_with_its_key(
     monkeypatch.delenv("CALVE_TEST_PASSWORD", raising=False)
     if value is not None:
         monkeypatch.setenv("CALVE_TEST_PASSWORD", value)
-    with pytest.raises(ConfigError, match=rf"sasl\.password: environment variable CALVE_TEST_PASSWORD is {state}"):
+    with raises(UNSET_VARIABLE, "sasl.password", "CALVE_TEST_PASSWORD", state):
         resolve({"sasl.password": "${ENV:CALVE_TEST_PASSWORD}"})
 
 
 @pytest.mark.parametrize("value", ["${PASSWORD}", "${env:PASSWORD}", "${ENV:}", "{{ env.PASSWORD }}", None])
 def test_what_would_silently_become_something_else_is_refused(value: object) -> None:
-    with pytest.raises(ConfigError, match=r"^conf\.token: "):
+    with raises(NO_VALUE, "conf.token"):
         resolve({"conf": {"token": value}})
 
 

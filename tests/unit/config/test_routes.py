@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from calve.sink_core.config.routing import ALL, Rule, fill_value, gives, matching
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.error_codes.files import NO_TABLE_NAME, ONE_TABLE_TWICE, SETTINGS
+from tests.codes import raises
 from tests.unit.config.files import Load
 
 SHOP = r"shop\.(?P<entity>[a-z.]+)"
@@ -60,7 +61,7 @@ def test_two_topics_of_one_table_are_refused(loaded: Load) -> None:
     alike = loaded(
         source={"kafka": "main", "topics_regex": "(?P<site>[a-z]+).(?P<entity>.+)"}, tables=[{"name": "x.{entity}"}]
     )
-    with pytest.raises(ConfigError, match=r"topics eu\.orders and us\.orders both give table x\.orders"):
+    with raises(ONE_TABLE_TWICE, "eu.orders", "us.orders", "x.orders"):
         _ = alike.having(["us.orders", "eu.orders"], []).tables
 
 
@@ -118,12 +119,12 @@ def test_names_are_taken_back_to_their_entries() -> None:
     ],
 )
 def test_what_can_not_be_routed_is_refused(loaded: Load, changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with raises(SETTINGS) as refused:
         loaded(**changes)
     assert says in refused.value.message
 
 
 def test_topics_that_give_no_name_are_refused(loaded: Load) -> None:
     pipeline = loaded(**by_regex({"name": "{topic}"}, topics=["flights"]))
-    with pytest.raises(ConfigError, match=r"topic flights gives flights by \{topic\}"):
+    with raises(NO_TABLE_NAME, "flights"):
         _ = pipeline.tables

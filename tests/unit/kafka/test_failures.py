@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from calve.sink_core.error_codes.kafka import NO_BROKER
 from calve.sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, TerminalError, Unreachable
 from calve.sink_core.kafka.failures import classify, reported
+from tests.codes import raises
 
 CODES = sorted(
     code
@@ -56,7 +58,7 @@ def test_the_kind_decides_about_retrying_and_the_hint_names_the_setting(
 def test_a_block_reports_what_it_was_doing_and_keeps_the_cause() -> None:
     cause = KafkaException(KafkaError(KafkaError._TRANSPORT))
     with (
-        pytest.raises(Unreachable, match="describing the cluster: _TRANSPORT") as raised,
+        raises(NO_BROKER, "_TRANSPORT") as raised,
         reported("describing the cluster"),
     ):
         raise cause
@@ -64,7 +66,7 @@ def test_a_block_reports_what_it_was_doing_and_keeps_the_cause() -> None:
 
 
 def test_a_time_out_of_the_block_is_unreachable() -> None:
-    with pytest.raises(Unreachable, match="reading: _TIMED_OUT"), reported("reading"):
+    with raises(NO_BROKER, "reading", "_TIMED_OUT"), reported("reading"):
         raise TimeoutError
 
 

@@ -12,9 +12,10 @@ from confluent_kafka import OFFSET_INVALID
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo
 
-from calve.sink_core.errors import Unreachable
+from calve.sink_core.error_codes.kafka import BROKERS_BUSY
 from calve.sink_core.kafka.source import end_offsets
 from calve.sink_core.offsets import TopicPartition
+from tests.codes import raises
 
 AT = TopicPartition("t", 0)
 
@@ -48,5 +49,5 @@ def test_an_answer_without_an_offset_is_asked_for_again() -> None:
 
 
 def test_an_answer_that_never_holds_an_offset_is_no_end_offset() -> None:
-    with pytest.raises(Unreachable, match=r"reading the end offset of t\[0\]: LEADER_NOT_AVAILABLE"):
+    with raises(BROKERS_BUSY, "t[0]", "LEADER_NOT_AVAILABLE"):
         asked(*[OFFSET_INVALID] * 5)

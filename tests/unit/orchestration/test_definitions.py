@@ -12,7 +12,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from calve import ConfigError, build_pipeline_defs, load_pipeline
+from calve import build_pipeline_defs, load_pipeline
+from calve.sink_core.error_codes.files import WHICH_DOCUMENT
+from tests.codes import raises
 from tests.documents import text
 
 ROOT = Path(__file__).parents[3]
@@ -154,10 +156,10 @@ def test_pipelines_may_share_a_defs_yaml(project: Path) -> None:
     assert "flights_ingest_job" in listed.stdout
     assert "others_ingest_job" in listed.stdout
     assert load_pipeline(Path(f"{file}#others")).table_names[0] == "sea.flights"
-    with pytest.raises(ConfigError, match="holds 2 YAML documents") as refused:
+    with raises(WHICH_DOCUMENT, 2) as refused:
         load_pipeline(file)
     assert refused.value.hint == f"say which pipeline: {file}#flights, {file}#others"
-    with pytest.raises(ConfigError, match="holds no pipeline third"):
+    with raises(WHICH_DOCUMENT):
         load_pipeline(Path(f"{file}#third"))
 
 

@@ -11,10 +11,12 @@ import pytest
 
 from calve.sink_core.config.reading import FormatsByTopic, KeySettings, SchemaFile, TopicFormat, ValueSettings
 from calve.sink_core.config.sink_source import TopicFormats
+from calve.sink_core.error_codes.files import TWO_FORMATS
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.kafka_column import RAW_KEY
 from calve.sink_core.records.decode.decoded import DECODE, FIT
 from calve.sink_core.records.keys import KeyDecoder, KeyReader
+from tests.codes import raises
 from tests.schema_registry import plain
 
 USER: dict[str, Any] = {
@@ -134,5 +136,5 @@ def test_a_topic_found_later_is_of_one_entry_only() -> None:
     entries = [TopicFormats(topics_regex=regex, value={"type": "string"}) for regex in ("a.*", ".*b")]  # pyright: ignore[reportArgumentType]
     found = FormatsByTopic(others=tuple((entry, TopicFormat()) for entry in entries))
     assert found.of("ax") == found.of("xb") == found.of("x") == TopicFormat()
-    with pytest.raises(ConfigError, match=r"source\.formats: topic ab is of entries 0 and 1"):
+    with raises(TWO_FORMATS, "source.formats", "ab", 0, 1):
         found.of("ab")

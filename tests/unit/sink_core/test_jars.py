@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from calve.sink_core import jars
-from calve.sink_core.errors import Unreachable
+from calve.sink_core.error_codes.machine import MAVEN
+from tests.codes import raises
 
 
 def test_every_version_is_pinned() -> None:
@@ -26,7 +27,7 @@ def test_without_a_way_to_maven_central_the_error_says_so_and_nothing_half_done_
         monkeypatch.setenv(variable, "http://127.0.0.1:1")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    with pytest.raises(Unreachable, match="could not be fetched from Maven Central") as raised:
+    with raises(MAVEN) as raised:
         jars.spark_jars()
     assert str(tmp_path) in raised.value.hint
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []

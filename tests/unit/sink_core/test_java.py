@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.error_codes.machine import JAVA
 from calve.sink_core.java import find_java
+from tests.codes import raises
 
 
 def java_home(folder: Path, version: str) -> Path:
@@ -30,13 +31,13 @@ def test_an_old_java_is_refused_with_both_versions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, major: int
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path, version)))
-    with pytest.raises(ConfigError, match=f"is Java {major}; Kafka and Spark need 17"):
+    with raises(JAVA, major, 17):
         find_java()
 
 
 def test_without_java_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match="no Java on the PATH") as raised:
+    with raises(JAVA, "PATH") as raised:
         find_java()
     assert "openjdk-17-jre-headless" in raised.value.hint

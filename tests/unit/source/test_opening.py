@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from calve.sink_core.error_codes.source import SOURCE_BROKE_RULES
 from calve.sink_core.errors import CalveError, ConfigError, ProtocolError, TerminalError
 from calve.sink_core.source.base import Limits, Record, Rows, Stored, Topic, Update, Work
 from calve.sink_core.source.batches import by_slot
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.opening import OpenedSource, SourceSpec
+from tests.codes import raises
 from tests.lines_source import Lines
 
 A, B = FlatMap({"file": "a.txt"}), FlatMap({"file": "b.txt"})
@@ -72,7 +74,7 @@ def test_it_is_told_what_it_did(does: str, asks: Any, error: type[CalveError], s
 def test_calves_own_topics_are_not_to_be_named(tmp_path: Path) -> None:
     with (
         opened(tmp_path, "", reserved=["lines"]) as source,
-        pytest.raises(ProtocolError, match="names lines, which is Calve's own"),
+        raises(SOURCE_BROKE_RULES, "lines"),
     ):
         source.topics()
 

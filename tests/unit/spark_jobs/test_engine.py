@@ -10,9 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from calve.sink_core.config.connections import SparkSettings
+from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import ProtocolError
 from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.session import Started
+from tests.codes import raises
 
 
 class Wayward:
@@ -64,5 +66,5 @@ def test_results_come_in_the_order_of_the_tasks(settings: SparkSettings) -> None
 
 @pytest.mark.parametrize("numbers", [(0, 1, 2, 1), (0, 1, 1), (0, 1)])
 def test_a_task_without_a_result_or_with_two_stops_the_batch(settings: SparkSettings, numbers: tuple[int, ...]) -> None:
-    with pytest.raises(ProtocolError, match=rf"Spark returned {len(numbers)} results for 3 tasks.*\n.*see Spark's log"):
+    with raises(SPARK_LOST, len(numbers), 3, of=ProtocolError):
         run(settings, *numbers)

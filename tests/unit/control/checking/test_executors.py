@@ -9,7 +9,8 @@ import pytest
 
 from calve.sink_core.config.formats import FORMATS
 from calve.sink_core.control.checking.executors import Probe, summary
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.error_codes.machine import EXECUTORS
+from tests.codes import raises
 
 
 def test_an_executor_like_this_process_has_all_it_needs() -> None:
@@ -21,7 +22,7 @@ def test_what_an_executor_lacks_is_named_with_its_host(monkeypatch: pytest.Monke
     monkeypatch.delenv("CALVE_TEST_SECRET", raising=False)
     probe = Probe({"kafka": {"sasl.password": "${ENV:CALVE_TEST_SECRET}"}, "catalog": {}}, version="0.0.0")
     host = probe(0).host
-    with pytest.raises(ConfigError) as raised:
+    with raises(EXECUTORS) as raised:
         summary([probe(0), probe(1)])
     assert f"{host}: kafka: sasl.password: environment variable CALVE_TEST_SECRET is not set" in raised.value.message
     assert f"{host}: calve is {version('calve')}, here it is 0.0.0" in raised.value.message

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.sink_core.errors import ProtocolError
+from calve.sink_core.error_codes.hudi import STAGED_GONE
 from calve.sink_core.hudi.files.place import Place
 from calve.sink_core.hudi.files.staged import (
     NO_VALUE,
@@ -21,6 +21,7 @@ from calve.sink_core.hudi.files.staged import (
     staged_batches,
     write_staged,
 )
+from tests.codes import raises
 
 T = "20260101000000004"
 BATCH = "11111111-1111-4111-8111-111111111111"
@@ -64,10 +65,10 @@ def test_a_manifest_says_what_was_written(place: Place) -> None:
     assert (ref.files, ref.rows, ref.data_bytes) == (1, 10, 4)
     assert read_staged(ref) == Staged(T, (file,))
     Path(ref.path).write_text("{}")
-    with pytest.raises(ProtocolError, match="published with SHA-256"):
+    with raises(STAGED_GONE, "SHA-256"):
         read_staged(ref)
     Path(ref.path).unlink()
-    with pytest.raises(ProtocolError, match="published, and gone"):
+    with raises(STAGED_GONE):
         read_staged(ref)
 
 
@@ -88,7 +89,7 @@ def test_a_file_that_is_in_the_table_need_not_be_staged_any_more_and_one_that_is
     (place.staged / file.folder / file.name).unlink()
     put_in_place(place, Staged(T, (file,)))
     (place.folder / file.name).unlink()
-    with pytest.raises(ProtocolError, match=f"{file.name}: published, and gone"):
+    with raises(STAGED_GONE, file.name):
         put_in_place(place, Staged(T, (file,)))
 
 

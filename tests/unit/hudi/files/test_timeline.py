@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from calve.sink_core.config.effective import HudiSettings
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.error_codes.hudi import NO_LOCAL_WAREHOUSE
 from calve.sink_core.hudi.files.place import Place, place_of, warehouse_of
 from calve.sink_core.hudi.files.timeline import instant_ms, instant_text, read_properties, read_timeline
+from tests.codes import raises
 
 T1, T2, C1 = "20260101000000000", "20260101000001000", "20260101000002000"
 
@@ -57,5 +58,5 @@ def test_a_warehouse_is_a_folder(named: str) -> None:
 
 
 def test_a_warehouse_in_an_object_store_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"hudi\.warehouse: s3://b/x is in s3, where Calve has no lock"):
+    with raises(NO_LOCAL_WAREHOUSE, "hudi.warehouse", "s3://b/x", "s3"):
         warehouse_of(HudiSettings("h", "s3://b/x", {}))

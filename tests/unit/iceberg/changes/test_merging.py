@@ -9,11 +9,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, NestedField, StringType, TimeType, UUIDType
 
 from calve.sink_core.control.events import Logged
+from calve.sink_core.error_codes.tables import MERGE_COLUMN_GONE
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.iceberg.changes.merging import Part, check_known, check_mergeable, first_part
 from calve.sink_core.iceberg.commit.parallel import LeavingMerges, NeedsCaller
 from calve.sink_core.tables.batch import ManifestRef, ToMerge
 from calve.sink_core.tables.log.events import DataWritten
+from tests.codes import raises
 from tests.unit.tables.log.build import manifest, written
 
 ROWS, KEYS = manifest("rows"), manifest("keys", content=1)
@@ -89,7 +91,7 @@ def test_what_is_not_to_be_merged_needs_no_spark(batches: list[Batch], merged: b
 def test_a_column_that_was_dropped_stops_what_is_to_be_merged_by_it() -> None:
     schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(3, "lsn", LongType()))
     check_known(ORDERED, schema, table="db.t")
-    with pytest.raises(TableUnusable, match="pending changes are to be merged by the column with id 2, which"):
+    with raises(MERGE_COLUMN_GONE, "id", 2):
         check_known(BY_BOTH, schema, table="db.t")
 
 

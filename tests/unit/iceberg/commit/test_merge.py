@@ -12,9 +12,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
-from calve.sink_core.errors import CommitConflict, FindingError
+from calve.sink_core.error_codes.tables import MERGE_RACES_LOST
 from calve.sink_core.iceberg.commit.merge import LONGEST_S, MERGES, Merging
 from calve.sink_core.tables.history.shares import Events
+from tests.codes import finding, raises
 from tests.unit.iceberg.commit.on_catalog import TAG, CommitTable, World, rows, through
 from tests.unit.tables.log.build import TABLE, complete, manifest
 
@@ -101,7 +102,7 @@ def test_what_was_rolled_back_just_before_the_head_was_moved_does_not_come_back_
         return real(table, *given)
 
     through(world.catalog, monkeypatch, edge)
-    with pytest.raises(FindingError, match="table-rolled-back"):
+    with raises(finding("table-rolled-back")):
         world.commit(merging(changes))
     assert (changes.done, world.ids()) == (1, [1])
 
@@ -118,7 +119,7 @@ def test_what_waited_beside_changes_and_is_not_merged_is_taken_in_as_well(world:
 def test_a_merge_that_others_always_overtake_gives_up_and_leaves_no_branch(world: World) -> None:
     publish_changes(world, "b2")
     changes = Changes({"b2": [2]}, [lambda: world.append_foreign(100)] * MERGES)
-    with pytest.raises(CommitConflict, match=f"during each of {MERGES} merges in a row"):
+    with raises(MERGE_RACES_LOST, MERGES):
         world.commit(merging(changes))
     assert world.ids() == [1, *[100] * MERGES]
     assert refs(world) == {"main", TAG}

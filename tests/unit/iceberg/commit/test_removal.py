@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calve.sink_core.control.events import Logged
-from calve.sink_core.errors import TableUnusable
+from calve.sink_core.error_codes.operations import DELETE_FILES
 from calve.sink_core.iceberg.commit.plan import CommitPlan
 from calve.sink_core.iceberg.commit.removal import RemoveDeadLetters
 from calve.sink_core.iceberg.commit.replace import live_files
@@ -18,6 +18,7 @@ from calve.sink_core.iceberg.files.manifests import write_manifest
 from calve.sink_core.iceberg.write.writer import TableWriter
 from calve.sink_core.tables.internal import DEAD_LETTER_SCHEMA, DeadLetter, dead_letter_rows
 from calve.sink_core.tables.log.range_parts import RangeRead
+from tests.codes import raises
 from tests.unit.iceberg.commit.build import own
 from tests.unit.iceberg.commit.on_catalog import attempt_of, land, metadata_path, plan_of, row_deletes
 from tests.unit.tables.log.build import TOPIC, complete, log, written
@@ -76,7 +77,7 @@ def test_dead_letters_that_somebody_deleted_do_not_come_back_with_the_file_they_
     land(dead, attempt_of(dead, own(2), row_deletes(dead, file, 2)))
     assert left(dead) == [1, 2, 8]
     plan = job(dead, "r1", 2)
-    with pytest.raises(TableUnusable, match="has delete files, and dead letters that were replayed are to leave it"):
+    with raises(DELETE_FILES):
         RemoveDeadLetters().build(plan)
 
 

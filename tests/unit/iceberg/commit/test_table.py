@@ -9,9 +9,10 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calve.sink_core.errors import FindingError, UnknownOutcome
+from calve.sink_core.error_codes.tables import OUTCOME_UNSEEN
 from calve.sink_core.iceberg.commit.plan import CommitPlan, SpecialCase
 from calve.sink_core.iceberg.commit.table import TableCommitter
+from tests.codes import finding, raises
 from tests.unit.iceberg.commit.build import NOW
 from tests.unit.iceberg.commit.on_catalog import CommitTable, World, rows, through
 from tests.unit.tables.log.build import TABLE, complete, reported
@@ -46,7 +47,7 @@ def test_a_table_that_was_put_back_to_what_it_was_before_its_last_report_is_not_
     world.commit()
     world.log.events.append(reported(5, uuid=world.view.uuid))
     world.publish("b2", 2)
-    with pytest.raises(FindingError, match="table-restored"):
+    with raises(finding("table-restored")):
         world.commit()
     assert world.ids() == [1]
 
@@ -89,14 +90,14 @@ def test_a_commit_that_nobody_can_ask_about_is_not_said_to_have_failed(
         return gone()
 
     through(world.catalog, monkeypatch, edge)
-    with pytest.raises(UnknownOutcome, match="can't be loaded to see if it landed"):
+    with raises(OUTCOME_UNSEEN):
         committer.commit(world.view.table)
 
 
 def test_files_for_a_table_that_was_created_again_do_not_go_into_the_new_one(world: World) -> None:
     world.publish("b1", 1)
     world.recreate()
-    with pytest.raises(FindingError, match="table-recreated"):
+    with raises(finding("table-recreated")):
         world.commit()
     assert world.ids() == []
 
@@ -111,7 +112,7 @@ def test_a_table_that_another_pipeline_feeds_with_who_knows_what_is_not_committe
         "calve.departures.cluster-id": NOW.cluster_id,
     }
     world.table.append(rows(100), snapshot_properties=said)
-    with pytest.raises(FindingError, match=f"table-fed-twice.*snapshots of pipeline {group}"):
+    with raises(finding("table-fed-twice"), group):
         world.commit()
     assert world.ids() == [100]
 

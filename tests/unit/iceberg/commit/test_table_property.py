@@ -9,9 +9,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table
 
-from calve.sink_core.errors import CommitConflict
+from calve.sink_core.error_codes.tables import RACES_LOST
 from calve.sink_core.iceberg.commit.swap import ATTEMPTS
 from calve.sink_core.iceberg.commit.table_property import change_property
+from tests.codes import raises
 from tests.unit.iceberg.commit.on_catalog import CommitTable, World, through
 from tests.unit.tables.log.build import TABLE
 
@@ -66,6 +67,6 @@ def test_who_loses_every_race_says_so(world: World, monkeypatch: pytest.MonkeyPa
         raise CommitFailedException("too late")
 
     through(world.catalog, monkeypatch, edge)
-    with pytest.raises(CommitConflict, match=f"{TABLE}: {ATTEMPTS} attempts"):
+    with raises(RACES_LOST, TABLE, ATTEMPTS, "attempts"):
         added(world, "ours")
     assert len(tries) == ATTEMPTS

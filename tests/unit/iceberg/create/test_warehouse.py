@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.schema import Schema
 
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.error_codes.catalogs import CATALOG_SETTING
 from calve.sink_core.iceberg.create.warehouse import has_namespace, number_of_namespaces, warehouse_of
+from tests.codes import raises
 
 
 def test_a_table_that_exists_tells_the_place_of_others(catalog: Catalog, tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_what_was_written_to_try_it_is_deleted(catalog: Catalog, catalog_dir: Pa
 def test_a_warehouse_that_is_a_name_is_known_to_the_catalogs_service_only() -> None:
     with closing(InMemoryCatalog("lake", warehouse="main")) as catalog:
         assert warehouse_of(catalog, [], named=True) is None
-        with pytest.raises(ConfigError, match="catalog lake: warehouse is 'main', no place to put tables"):
+        with raises(CATALOG_SETTING, "lake", "warehouse", "main"):
             warehouse_of(catalog, [], named=False)
 
 

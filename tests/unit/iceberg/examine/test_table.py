@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyiceberg.catalog import Catalog
 
-from calve.sink_core.errors import TableUnusable
+from calve.sink_core.error_codes.tables import NOT_PARQUET
 from calve.sink_core.iceberg.commit.replace import live_files
 from calve.sink_core.iceberg.examine.table import (
     check_usable,
@@ -15,6 +15,7 @@ from calve.sink_core.iceberg.examine.table import (
     totals,
 )
 from calve.sink_core.tables.format.lake import Totals
+from tests.codes import raises
 from tests.unit.iceberg.commit.build import KEYS, own
 from tests.unit.iceberg.commit.on_catalog import TAG, World, attempt_of, land, manifest_of, row_deletes
 from tests.unit.tables.log.build import TABLE
@@ -65,5 +66,5 @@ def test_a_table_that_cannot_be_written_is_told_with_its_name(world: World) -> N
     check_usable(world.table, TABLE)
     with world.table.transaction() as change:
         change.set_properties({"write.format.default": "orc"})
-    with pytest.raises(TableUnusable, match=f"{TABLE}: write.format.default is orc"):
+    with raises(NOT_PARQUET, TABLE, "write.format.default", "orc"):
         check_usable(world.table, TABLE)

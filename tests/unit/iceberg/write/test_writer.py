@@ -51,7 +51,7 @@ from pyiceberg.types import (
 )
 
 from calve.sink_core.counts import PartitionCounts
-from calve.sink_core.errors import TableUnusable
+from calve.sink_core.error_codes.tables import FOREIGN_COLUMNS
 from calve.sink_core.iceberg.commit.append import build_append
 from calve.sink_core.iceberg.files.manifests import write_manifest
 from calve.sink_core.iceberg.files.written import WrittenFile, data_file
@@ -62,6 +62,7 @@ from calve.sink_core.tables.batch import BatchPlan, ManifestRef
 from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.history.shares import Step
 from calve.sink_core.tables.internal import LEDGER_SCHEMA
+from tests.codes import raises
 
 SCALARS = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -314,9 +315,9 @@ def test_columns_calve_does_not_write_are_null_or_refused(tables: Any) -> None:
     table = tables()
     add(table, write(table, rows))
     assert table.scan().to_arrow()["x"].null_count == len(ROWS)
-    with pytest.raises(TableUnusable, match="requires id"):
+    with raises(FOREIGN_COLUMNS, "id"):
         write(table, rows.select(["s"]))
-    with pytest.raises(TableUnusable, match="expected large_string, got int64"):
+    with raises(FOREIGN_COLUMNS, "large_string", "int64"):
         write(table, pa.RecordBatch.from_pydict({"id": [1], "s": [2]}))
 
 

@@ -28,11 +28,13 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calve.sink_core.error_codes.records import KEY_IN_TWO_PARTITIONS
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.iceberg.changes.existing_rows import all_bounds, bounds_of
 from calve.sink_core.iceberg.files.partition import buckets_of
 from calve.sink_core.records.changes.fold import check_unmoved, folded, last_by_key, not_outdated
 from calve.sink_core.records.changes.rows import change_schema
+from tests.codes import raises
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -107,7 +109,7 @@ def test_a_row_that_goes_comes_too_where_deletes_are_soft() -> None:
 def test_a_key_from_two_partitions_is_refused_also_when_one_was_folded_before() -> None:
     first = last(table_of([(0, (1, "x", False)), (5, (2, "x", False))]))
     elsewhere = table_of([(1, (1, "x", True))], source=(1 << 32) + 7)
-    with pytest.raises(BadRecord, match=r"key \(1, 'x'\) has changes in a\[0\] and b\[7\] in one batch, and 0 other"):
+    with raises(KEY_IN_TWO_PARTITIONS, 1, "x", "a[0]", "b[7]", 0):
         last(pa.concat_tables([first, elsewhere]))
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, LongType, NestedField, StringType
 
+from calve.sink_core.error_codes.records import KAFKA_KEY
 from calve.sink_core.errors import ConfigError, TableUnusable
 from calve.sink_core.records.changes.envelopes import Debezium
 from calve.sink_core.records.changes.events import Events
@@ -27,6 +27,7 @@ from calve.sink_core.records.changes.kafka_key import (
 )
 from calve.sink_core.records.decode.decoded import DECODE, BadValue
 from calve.sink_core.records.json.decoder import JsonDecoder
+from tests.codes import raises
 
 PAIR = pa.struct([("id", pa.int64()), ("region", pa.large_string())])
 COLUMNS = Schema(
@@ -47,13 +48,13 @@ def test_a_new_table_has_the_keys_columns_first_and_once() -> None:
     columns = with_key(COLUMNS, key_columns("struct<id: string>"), stated=False, table="db.t")
     assert [(f.name, f.field_type) for f in columns.fields] == [("id", StringType()), ("text", StringType())]
     assert len({f.field_id for f in columns.fields}) == 2
-    with pytest.raises(ConfigError, match=r"auto_create.columns.id is long, and that of the Kafka key string"):
+    with raises(KAFKA_KEY, "auto_create.columns.id", of=ConfigError):
         with_key(COLUMNS, key_columns("struct<id: string>"), stated=True, table="db.t")
 
 
 def test_a_column_of_another_type_than_the_keys_is_refused() -> None:
     check_key_types(COLUMNS, [1], "struct<id: long>", table="db.t")
-    with pytest.raises(TableUnusable, match=r"db.t: key id is long, and Kafka keys are read as int"):
+    with raises(KAFKA_KEY, "db.t", "id", of=TableUnusable):
         check_key_types(COLUMNS, [1], "struct<id: int>", table="db.t")
 
 

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, StringType
 
+from calve.sink_core.error_codes.records import NO_SAMPLE
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.type_text import spark_type_text
 from calve.sink_core.records.connect.columns import connect_columns
 from calve.sink_core.records.connect.decoder import ConnectDecoder, widest_type
 from calve.sink_core.records.decode.decoded import DECODE, FIT
+from tests.codes import raises
 from tests.fuzz import mutated
 from tests.unit.records.decode.outcomes import outcomes
 
@@ -299,7 +301,7 @@ def test_what_no_column_holds_is_refused_by_name(field: dict[str, Any], message:
 
 
 def test_without_an_envelope_there_are_no_columns() -> None:
-    with pytest.raises(ConfigError, match="no record of the sample is an envelope"):
+    with raises(NO_SAMPLE):
         connect_columns(widest_type([b"{}", b"", envelope({"a": 1}, None)]))
 
 

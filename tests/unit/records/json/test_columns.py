@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calve.sink_core.error_codes.records import NO_SAMPLE
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.type_text import type_text
 from calve.sink_core.records.json.columns import ONLY_EMPTY, ONLY_NULL, ROUNDED, infer_schema
 from calve.sink_core.records.json.decoder import JsonDecoder
+from tests.codes import raises
 
 
 def inferred(*records: object) -> dict[str, str]:
@@ -91,7 +93,7 @@ def test_what_is_no_json_object_is_skipped() -> None:
 
 
 def test_a_sample_without_an_object_asks_for_the_columns() -> None:
-    with pytest.raises(ConfigError) as raised:
+    with raises(NO_SAMPLE) as raised:
         infer_schema([b"not json"])
     assert "auto_create.columns" in raised.value.hint
 

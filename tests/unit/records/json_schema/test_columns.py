@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from calve.sink_core.error_codes.records import NO_COLUMN_TYPE
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.type_text import spark_type_text
 from calve.sink_core.records.json_schema.columns import json_schema_columns
 from calve.sink_core.records.json_schema.decoder import json_schema
+from tests.codes import raises
 
 
 def columns(*references: tuple[str, Any], **root: Any) -> dict[str, tuple[str, bool]]:
@@ -100,7 +102,7 @@ def test_what_must_be_there_and_not_null_is_required() -> None:
     ],
 )
 def test_what_no_column_holds_is_refused_by_name(kind: Any, message: str) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with raises(NO_COLUMN_TYPE) as raised:
         one(kind)
     assert message in raised.value.message
     assert raised.value.message.startswith("schema id 7: ")

@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 from calve.sink_core.config.sink_pipeline import TableSettings
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.counts import PartitionCounts
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.error_codes.files import HISTORY_UNSET
 from calve.sink_core.offset_sets import ranges_of
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, TopicPartition
 from calve.sink_core.sink.ledger.rows import LedgerRow
@@ -21,6 +21,7 @@ from calve.sink_core.sink.range_jobs.missing import check_stated, missing
 from calve.sink_core.tables.batch import TableOutput
 from calve.sink_core.tables.log.events import DataComplete
 from calve.sink_core.tables.log.range_parts import RangeRead, Resolves
+from tests.codes import raises
 from tests.unit.tables.log.build import TABLE, TOPIC, at, complete, log
 
 JOB = "r9"
@@ -120,7 +121,7 @@ SETTINGS = TableSettings("db.new", "append", None, True, 1, (), case_insensitive
 
 def test_a_table_that_was_not_fed_last_must_state_its_history() -> None:
     published = log(complete("boot", kind="bootstrap", tables=()), complete("b1"))
-    with pytest.raises(ConfigError, match=r"db\.new was added to a pipeline that has published 1 batches"):
+    with raises(HISTORY_UNSET, "db.new", 1):
         check_stated([SETTINGS], published)
     check_stated([replace(SETTINGS, history="none"), replace(SETTINGS, name=TABLE)], published)
     check_stated([SETTINGS], log(complete("boot", kind="bootstrap", tables=())))

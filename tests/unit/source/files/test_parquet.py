@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from calve.sink_core.errors import FindingError, TerminalError
+from calve.sink_core.error_codes.source import FILE_OTHER_FORMAT
 from calve.sink_core.source.base import Limits
+from tests.codes import finding, raises
 from tests.unit.source.files.reading import append, reading
 
 
@@ -96,14 +97,14 @@ def test_a_file_that_was_written_anew_stops(position: int, tmp_path: Path) -> No
     numbers(file, 2500)
     rows.read(Limits(position, 10**9))
     numbers(file, 2600)
-    with pytest.raises(FindingError, match=r"file-changed: a.parquet: stored [\d,]+ bytes, found [\d,]+ bytes"):
+    with raises(finding("file-changed"), "a.parquet"):
         rows.read()
     pq.write_table(pa.table({"n": pa.array(range(1, 2501))}), file, row_group_size=700)
     size = int(rows.offset("a.parquet")["size"])
     if file.stat().st_size < size:
         append(file, b"\0" * (size - file.stat().st_size))
     os.truncate(file, size)
-    with pytest.raises(FindingError, match=r"file-changed: a.parquet: stored checksums"), rows.opened() as source:
+    with raises(finding("file-changed"), "a.parquet"), rows.opened() as source:
         source.prepare(rows.stored)
 
 
@@ -126,7 +127,7 @@ def test_a_task_finds_a_file_that_was_written_anew_since_the_plan(tmp_path: Path
     [second] = rows.plan()
     numbers(file, 2600)
     for work in (first, second):
-        with rows.opened() as task, pytest.raises(FindingError, match=r"file-changed: a.parquet"):
+        with rows.opened() as task, raises(finding("file-changed"), "a.parquet"):
             next(task.read(work))
 
 
@@ -141,6 +142,6 @@ def test_a_task_finds_a_file_that_was_written_anew_since_the_plan(tmp_path: Path
 )
 def test_what_can_not_be_read_stops_and_is_named(made: Any, said: str, tmp_path: Path) -> None:
     made(tmp_path / "a.parquet")
-    with pytest.raises(TerminalError, match=r"a.parquet: ") as raised:
+    with raises(FILE_OTHER_FORMAT, "a.parquet") as raised:
         reading(tmp_path, "parquet", key=["id"]).plan()
     assert said in str(raised.value)

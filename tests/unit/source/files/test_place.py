@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from calve.sink_core.errors import ConfigError, FindingError
+from calve.sink_core.error_codes.source import NO_FILE_OFFSET
 from calve.sink_core.source.files.place import MARKED, Place
 from calve.sink_core.source.files.plan import partition_of
 from calve.sink_core.source.flat_map import FlatMap
+from tests.codes import finding, raises
 from tests.unit.source.files.reading import append, reading
 
 LINES = "".join(f'{{"n":{i:06}}}\n' for i in range(1000)).replace(":0", ":1")
@@ -28,7 +29,7 @@ def test_an_offset_is_flat_and_comes_back() -> None:
 def test_what_is_no_offset_of_a_file_stops(json: str, tmp_path: Path) -> None:
     lines = reading(tmp_path)
     lines.stored[partition_of("a.jsonl")] = FlatMap.parsed(json)
-    with pytest.raises(ConfigError, match=r"a.jsonl: .* is no offset of a file .*CLV-7114"):
+    with raises(NO_FILE_OFFSET, "a.jsonl"):
         lines.plan()
 
 
@@ -60,7 +61,7 @@ def test_a_file_that_is_another_stops_with_both_values(text: str, stored: str, f
     os.utime(file, (1.0, 1.0))
     # Whoever doesn't lead plans something, so that somebody leads and finds it.
     assert len(lines.plan()) == 1
-    with pytest.raises(FindingError, match=r"file-changed: a.jsonl") as raised:
+    with raises(finding("file-changed"), "a.jsonl") as raised:
         lines.read()
     assert stored in raised.value.stored
     assert found in raised.value.found
@@ -91,12 +92,12 @@ def test_a_task_finds_what_changed_since_the_plan(tmp_path: Path) -> None:
     append(file, LINES)
     [work] = lines.plan()
     file.write_text(LINES[:-13])
-    with lines.opened() as task, pytest.raises(FindingError, match="stored 13,000 bytes, found 12,987 bytes"):
+    with lines.opened() as task, raises(finding("file-changed"), "13,000", "12,987"):
         list(task.read(work))
     file.write_text(LINES)
     lines.read()
     append(file, LINES)
     [work] = lines.plan()
     file.write_text("x" * 13 + LINES + LINES)
-    with lines.opened() as task, pytest.raises(FindingError, match=r"file-changed: a.jsonl: stored checksums"):
+    with lines.opened() as task, raises(finding("file-changed"), "a.jsonl", "checksums"):
         list(task.read(work))

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from calve.sink_core.config.units import HOUR
+from calve.sink_core.error_codes.source import NO_DATABASE, NO_DRIVER, OTHER_WAY
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.source.base import Limits
 from calve.sink_core.source.flat_map import FlatMap
+from tests.codes import raises
 from tests.queried import Asking, given, until
 
 BY_TIME = {"table": "main.t", "by": "timestamp", "column": "at", "settle": "1s"}
@@ -171,7 +173,7 @@ def test_an_offset_of_another_way_is_refused_with_both(url: str) -> None:
     with Asking(url, BY_TIME) as asking:
         asking.rows()
         stored = dict(asking.stored)
-    with Asking(url, BY_NUMBER) as asking, pytest.raises(ConfigError, match=r"\{\"at\".*would have at, read, seen"):
+    with Asking(url, BY_NUMBER) as asking, raises(OTHER_WAY, "at", "seen"):
         asking.source.plan(stored, Limits(1, 1))
 
 
@@ -187,24 +189,27 @@ def test_a_way_that_can_miss_rows_says_when(table: dict[str, str], way: str, url
 def test_the_fingerprint_has_no_user_and_no_password(url: str) -> None:
     with Asking(url, BY_TIME) as asking:
         assert asking.source.fingerprint == url
-    with pytest.raises(ConfigError, match="no address that SQLAlchemy takes") as raised:
+    with raises(NO_DATABASE, of=ConfigError) as raised:
         Asking("mydb://joe:hush@host/shop", BY_TIME)
     assert "hush" not in str(raised.value)
 
 
 def test_a_driver_that_is_not_there_is_named(url: str) -> None:
-    with pytest.raises(ConfigError, match="its driver asyncpg is not installed"):
+    with raises(NO_DRIVER):
         Asking("postgresql+asyncpg://joe:hush@host/shop", BY_TIME)
 
 
 def test_without_the_driver_of_postgresql_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg2", None)
-    with pytest.raises(ConfigError, match="its driver psycopg2 is not installed") as raised:
+    with raises(NO_DRIVER, "psycopg2") as raised:
         Asking("postgresql://joe:hush@host/shop", BY_TIME)
     assert "pip install 'calve[postgres]'" in raised.value.hint
     assert "hush" not in str(raised.value)
 
 
 def test_a_database_that_is_away_is_unreachable(tmp_path: Path) -> None:
-    with Asking(f"sqlite:///{tmp_path}/no/such/folder.db", BY_TIME) as asking, pytest.raises(Unreachable, match="open"):
+    with (
+        Asking(f"sqlite:///{tmp_path}/no/such/folder.db", BY_TIME) as asking,
+        raises(NO_DATABASE, "open", of=Unreachable),
+    ):
         asking.rows()

@@ -23,6 +23,8 @@ from calve.sink_core.control.events import (
     Resumed,
 )
 from calve.sink_core.control.schemas import MIN_READER_KEY
+from calve.sink_core.error_codes.general import FOREIGN_MESSAGE
+from calve.sink_core.error_codes.kafka import NEWER_VERSION
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.tables.batch import ManifestRef, PartitionSummary, ToMerge
 from calve.sink_core.tables.log.events import (
@@ -36,6 +38,7 @@ from calve.sink_core.tables.log.events import (
 )
 from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.range_parts import RangeJob, RangeRead, Replaces, Resolves
+from tests.codes import raises
 from tests.fuzz import mutated
 from tests.unit.tables.log.build import checkpoint, complete, written
 
@@ -200,7 +203,7 @@ def test_an_older_reader_stops_at_changes_that_only_a_merge_brings_in(to_merge: 
 
 def test_an_unknown_event_type_stops_the_reader_and_says_to_upgrade() -> None:
     value = message("PARTITION_MERGED", SINK.schemas["RESUMED"], asdict(Resumed(pipeline_id="p", by="ana")))
-    with pytest.raises(ProtocolError, match="upgrade this host") as raised:
+    with raises(NEWER_VERSION) as raised:
         SINK.decode(value)
     assert "PARTITION_MERGED" in raised.value.message
     assert "nothing was committed" in raised.value.hint
@@ -208,7 +211,7 @@ def test_an_unknown_event_type_stops_the_reader_and_says_to_upgrade() -> None:
 
 def test_an_event_for_a_newer_reader_stops_this_one_with_both_versions() -> None:
     value = message("RESUMED", SINK.schemas["RESUMED"], asdict(Resumed(pipeline_id="p", by="ana")), min_reader=7)
-    with pytest.raises(ProtocolError, match="upgrade this host") as raised:
+    with raises(NEWER_VERSION) as raised:
         SINK.decode(value)
     assert "needs reader version 7" in raised.value.message
     assert f"reads up to {SINK.reader_version}" in raised.value.message
@@ -244,13 +247,13 @@ def test_an_event_that_lacks_a_field_without_default_is_foreign() -> None:
     schema["fields"] = [f for f in schema["fields"] if f["name"] != "by"]
     record = asdict(Resumed(pipeline_id="p", by="ana"))
     del record["by"]
-    with pytest.raises(ProtocolError, match="not an event of Calve"):
+    with raises(FOREIGN_MESSAGE):
         SINK.decode(message("RESUMED", schema, record))
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"Obj\x01", b'{"type": "heartbeat"}'])
 def test_what_others_wrote_to_the_control_topic_stops_the_reader(value: bytes) -> None:
-    with pytest.raises(ProtocolError, match="nothing else may write to the control topic"):
+    with raises(FOREIGN_MESSAGE):
         SINK.decode(value)
 
 
@@ -259,14 +262,14 @@ def test_an_avro_file_without_a_reader_version_is_foreign(metadata: dict[str, st
     out = io.BytesIO()
     schema = fastavro.parse_schema(SINK.schemas["RESUMED"])
     fastavro.writer(out, schema, [asdict(Resumed(pipeline_id="p", by="ana"))], metadata=metadata)
-    with pytest.raises(ProtocolError, match="not an event of Calve"):
+    with raises(FOREIGN_MESSAGE):
         SINK.decode(out.getvalue())
 
 
 def test_an_avro_file_of_no_record_is_foreign() -> None:
     out = io.BytesIO()
     fastavro.writer(out, fastavro.parse_schema(SINK.schemas["RESUMED"]), [], metadata={MIN_READER_KEY: "1"})
-    with pytest.raises(ProtocolError, match="not an event of Calve"):
+    with raises(FOREIGN_MESSAGE):
         SINK.decode(out.getvalue())
 
 

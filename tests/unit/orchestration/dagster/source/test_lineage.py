@@ -10,8 +10,9 @@ import yaml
 
 from calve.sink_core.config.load import load_as
 from calve.sink_core.config.source_pipeline import SourcePipeline
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.error_codes.files import SETTINGS
 from calve.sink_core.source.scaffold import source_text
+from tests.codes import raises
 
 
 @pytest.fixture
@@ -64,5 +65,5 @@ def test_a_scaffolded_file_can_be_loaded(tmp_path: Path) -> None:
     (tmp_path / "new.yaml").write_text(source_text("new", "bank", "main", ["public.a", "public.b"], "all_of_it"))
     made = load_as(SourcePipeline, tmp_path / "new.yaml")
     assert made.tables == {"public.a": "new.public.a", "public.b": "new.public.b"}
-    with pytest.raises(ConfigError, match="tables"):
+    with raises(SETTINGS, "tables"):
         source_text("new", "bank", "main", ["nothing"], "all_of_it")
