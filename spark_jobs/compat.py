@@ -152,6 +152,16 @@ def metrics_of(context: SparkContext) -> Metrics:
     return source.metricRegistry()
 
 
+def heap_in_use(context: SparkContext) -> float:
+    """The share of the driver's heap, from 0 to 1, that its last whole collection left in use; 0 before the first."""
+    jvm: Any = context._jvm  # pyright: ignore[reportPrivateUsage]
+    pools = jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+    # Of heap and of what is no heap, those that survivors of collections go to have a threshold.
+    old = [pool for pool in pools if pool.getType().name() == "HEAP" and pool.isUsageThresholdSupported()]
+    usages = [pool.getCollectionUsage() for pool in old]
+    return max((usage.getUsed() / usage.getMax() for usage in usages if usage is not None), default=0.0)
+
+
 def worker_died(error: Exception) -> bool:
     """Whether Spark says that the process of a Python task ended in the middle of it: it has no class for that."""
     return "Python worker exited unexpectedly" in str(error)

@@ -19,12 +19,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from calve.spark_jobs import warm
 from calve.spark_jobs.attached import is_gone
-from calve.spark_jobs.compat import gateway, metrics_of
+from calve.spark_jobs.compat import gateway, heap_in_use, metrics_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 LOOK_S = 0.5
+FULL = 0.75
+"""The share of the heap in use from which a warm Spark that nobody uses makes place for a new one."""
+
 CONF = {
     # Each task is forked anew from a daemon that has imported what it needs: no run finds modules, environment or
     # memory of another.
@@ -106,7 +109,9 @@ def _keep(folder: Path) -> None:
 
 
 def _look_after(folder: Path, context: SparkContext, asked: Event, unused_s: float) -> bool:
-    """Cancel jobs of runs that are gone, until there is a reason to end; False if that is the death of the JVM."""
+    """Cancel jobs of runs that are gone, until there is a reason to end; False if the next run is to start another:
+    the JVM has died, or is full.
+    """
     while not asked.wait(LOOK_S):
         if cast(Any, gateway()).proc.poll() is not None:
             return False
@@ -117,6 +122,9 @@ def _look_after(folder: Path, context: SparkContext, asked: Event, unused_s: flo
                 file.unlink(missing_ok=True)
         if not runs and warm.unused_s(folder) > unused_s and not warm.stay_file(folder).exists():
             return True
+        # Each run leaves some kilobytes behind, one that was killed all that it held.
+        if not runs and heap_in_use(context) > FULL:
+            return False
     return True
 
 

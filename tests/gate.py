@@ -13,6 +13,13 @@ def every_second(cases: Iterable[Any]) -> list[Any]:
     return [_given(case, in_gate=place % 2 == 0) for place, case in enumerate(cases)]
 
 
+def first_of_each_phase(points: Iterable[str]) -> list[Any]:
+    """The first crash point of each phase, which their names begin with, is in the gate."""
+    places = list(points)
+    first = dict.fromkeys(place.partition(".")[0] for place in places)
+    return only([next(place for place in places if place.partition(".")[0] == phase) for phase in first], of=places)
+
+
 def only(gate: Collection[Any], of: Iterable[Any]) -> list[Any]:
     """Those of `gate` are in the gate."""
     return [_given(case, in_gate=case in gate) for case in of]

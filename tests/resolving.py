@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from typer.testing import CliRunner, Result
@@ -12,6 +13,7 @@ import calve.sink_core.sink.resolve.resolve  # noqa: F401
 from calve.orchestration.cli.main import app
 from calve.sink_core.sink.verify.proof import verify
 from tests import damage
+from tests.codes import Coded, says
 from tests.pipelines import Flow
 
 
@@ -25,13 +27,19 @@ def resolved(flow: Flow, finding: str, choice: str, *options: str) -> dict[str, 
     return json.loads(done.stdout)
 
 
-def refused(flow: Flow, finding: str, choice: str, *messages: str) -> None:
-    """The choice is refused as wrong input, with these words, and nothing is changed."""
+def refused(flow: Flow, finding: str, choice: str, code: Coded, *values: object) -> None:
+    """The choice is refused as wrong input, with this code and these values, and nothing is changed."""
     before = damage.world(flow)
     done = resolve(flow, finding, "--choose", choice, "--yes")
     assert done.exit_code == 2
-    assert [message for message in messages if message not in done.stderr] == [], done.stderr
+    says(done.stderr, code, finding, *values)
     assert damage.world(flow) == before
+
+
+def numbers(line: str, of: str = "") -> list[int]:
+    """The numbers of a line that names what it is `of`, but for those in that name."""
+    assert of in line
+    return [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", line.replace(of, ""))]
 
 
 def run_and_prove(flow: Flow) -> dict[str, int]:

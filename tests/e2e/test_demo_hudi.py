@@ -13,6 +13,9 @@ from tests import launch, support
 from tests.spark_events import noted_in, written_on_spark
 
 ROOT = Path(__file__).parents[2]
+
+# Of the demos that of flights is in `make test-all`.
+pytestmark = pytest.mark.faults
 FLIGHTS = 40_000
 
 

@@ -14,6 +14,9 @@ from tests import launch, support
 from tests.spark_events import noted_in, written_on_spark
 
 ROOT = Path(__file__).parents[2]
+
+# Of the demos that of flights is in `make test-all`.
+pytestmark = pytest.mark.faults
 RECORDS = 60_000
 COMMITTED = RECORDS * 4 // 5
 """Every fifth transaction is aborted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import dagster as dg
@@ -17,9 +18,10 @@ from calve.orchestration.dagster.common.topics import topic_key
 from calve.orchestration.dagster.sink.names import COMMIT, INGEST, batches_key
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Paused
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.error_codes.files import COMMIT_EVERY, DAGSTER_NAMES, UNSET_VARIABLE
 from calve.sink_core.tables.log.events import CommitComplete, CommitToTable, DataComplete, StartCommit
 from tests import support
+from tests.codes import finding, raises, says
 from tests.dagster_runs import run
 from tests.pipelines import Flow, reached, tagged
 from tests.support import TopicFactory
@@ -69,7 +71,7 @@ def test_each_batch_and_each_snapshot_is_a_materialization(flow: Flow, instance:
     head = flow.load_table().current_snapshot()
     assert head is not None
     assert head.summary is not None
-    assert head.summary[flow.summary_keys.made_by] == f"dagster run {done.result.run_id}"
+    assert done.result.run_id in (head.summary[flow.summary_keys.made_by] or "")
     # What each batch did says the batch.
     [ledger] = done.table(flow.pipeline.ledger_table)
     assert ledger["dagster/row_count"] == 6
@@ -78,7 +80,7 @@ def test_each_batch_and_each_snapshot_is_a_materialization(flow: Flow, instance:
     assert through == [own.valid_through_ms and own.valid_through_ms / 1000 for _, own in snapshots]
     assert through[-1]
     assert done.steps == {f"{flow.name}_ingest": "SUCCESS"}
-    assert done.tags["calve/moved"] == "25 records in 3 batches"
+    assert re.findall(r"\d+", done.tags["calve/moved"]) == ["25", "3"]
 
 
 def test_a_run_that_finds_nothing_tells_nothing_and_is_green(flow: Flow, instance: DagsterInstance) -> None:
@@ -154,18 +156,18 @@ def test_the_commit_schedule_asks_only_if_something_waits(flow: Flow, instance: 
         return data.skip_message
 
     assert schedule.cron_schedule == "*/1 * * * *"
-    assert tick() == "0 uncommitted batches", "it has never run"
+    assert re.findall(r"\d+", tick() or "") == ["0"], "it has never run"
     flow.produce(range(5))
     flow.publish()
     # A transaction's end reaches the control topic a moment after who committed it hears of it.
     assert any(tick() is None for _ in range(50))
     flow.commit()
-    assert tick() == "0 uncommitted batches"
+    assert re.findall(r"\d+", tick() or "") == ["0"]
     flow.produce(range(5, 9))
     flow.publish()
     with flow.session() as session:
         session.log.append(Paused(pipeline_id=session.bind().pipeline_id, by="ann", reason="upgrade"))
-    assert tick() == "paused by ann: upgrade"
+    assert {"ann", "upgrade"} <= set(re.findall(r"\w+", tick() or ""))
 
 
 def test_what_a_dead_run_has_published_is_taken_in_by_the_next(flow: Flow, instance: DagsterInstance) -> None:
@@ -189,8 +191,7 @@ def test_one_table_stays_behind_and_the_others_go_on(flow: Flow, instance: Dagst
     assert [table["rows added"] for table in done.table("db.more")] == [5]
     assert done.table("db.events") == []
     command = f"calve resolve {flow.pipeline.path} table-recreated --subject db.events --choose "
-    assert "table-recreated: db.events: stored " in done.failure.error.message
-    assert command in done.failure.error.message
+    says(done.failure.error.message, finding("table-recreated"), "db.events", command)
     said = {name: value.value for name, value in done.failure.user_failure_data.metadata.items()}
     assert (said["error"], said["code"], said["finding"]) == ("FindingError", "CLV-9504", "table-recreated")
     assert said["subject"] == "db.events"
@@ -198,7 +199,7 @@ def test_one_table_stays_behind_and_the_others_go_on(flow: Flow, instance: Dagst
     assert said["what to do"].startswith(command)
     tags = done.tags
     assert (tags["calve/error"], tags["calve/terminal"]) == ("table-recreated", "true")
-    assert tags["calve/why"].startswith("table-recreated: db.events: stored ")
+    assert "db.events" in tags["calve/why"]
     assert tags["calve/remedy"].startswith(command)
     assert tags["calve/config"] == flow.pipeline.config_fingerprint
 
@@ -254,7 +255,7 @@ def test_a_run_of_a_paused_pipeline_is_green_and_moves_nothing(flow: Flow, insta
         done = run(flow, instance, stage)
         assert done.result.success
         assert list(done.materialized) == []
-        assert done.tags["calve/paused"] == "paused by ann: upgrade"
+        assert {"ann", "upgrade"} <= set(re.findall(r"\w+", done.tags["calve/paused"]))
     assert (flow.positions(), flow.ids(), len(flow.events(StartCommit))) == (before, [], 1)
 
 
@@ -288,9 +289,8 @@ def test_topics_whose_names_differ_in_punctuation_only_are_two_assets(flow: Flow
 
 def test_tables_that_dagster_would_take_for_one_are_refused(flow: Flow) -> None:
     two = flow.but(tables=("db.a-b", "db.a_b"))
-    with pytest.raises(ConfigError, match=r"Dagster can't tell db\.a_b from db\.a-b") as refused:
+    with raises(DAGSTER_NAMES, "db.a_b", "db.a-b"):
         build_pipeline_defs(two.pipeline)
-    assert refused.value.hint.startswith("rename one of them")
 
 
 def test_the_whole_location_runs_in_one_go(flow: Flow, instance: DagsterInstance) -> None:
@@ -305,11 +305,9 @@ def test_the_whole_location_runs_in_one_go(flow: Flow, instance: DagsterInstance
 @pytest.mark.parametrize("every", ["7m", "90s", "5h", "60500ms"])
 def test_an_interval_that_no_schedule_has_is_refused_with_what_to_set(flow: Flow, every: str) -> None:
     pipeline = flow.but(extra={"commit": {"every": every}}).pipeline
-    with pytest.raises(ConfigError, match=r"commit\.every: no schedule comes every ") as refused:
+    with raises(COMMIT_EVERY, "commit.every", pipeline.path) as refused:
         build_pipeline_defs(pipeline)
-    assert str(pipeline.path) in refused.value.message
-    assert "minutes that divide an hour" in refused.value.hint
-    assert "`batch`" in refused.value.hint
+    assert "batch" in refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -330,7 +328,8 @@ def test_what_is_wrong_with_sparks_settings_is_told_as_other_errors_are(flow: Fl
     done = run(flow, instance)
     assert not done.result.success
     assert (done.tags["calve/error"], done.tags["calve/terminal"]) == ("ConfigError", "true")
-    assert "environment variable CALVE_TEST_MISSING is not set" in done.tags["calve/why"]
+    assert "CALVE_TEST_MISSING" in done.tags["calve/why"]
+    says(done.failure.error.message, UNSET_VARIABLE, "CALVE_TEST_MISSING")
 
 
 # Dagster's snapshot of a repository reads a property that Dagster has deprecated.
@@ -366,7 +365,7 @@ def test_no_secret_reaches_definitions_runs_events_or_tags(
     assert run(flow, instance, CHECKS).result.success
     monkeypatch.delenv("CALVE_TEST_SECRET")
     missing = run(flow, instance)
-    assert "CALVE_TEST_SECRET is not set" in missing.tags["calve/why"]
+    says(missing.failure.error.message, UNSET_VARIABLE, "CALVE_TEST_SECRET")
     kept = {str(path): path.read_bytes() for path in (tmp_path / "dagster").rglob("*") if path.is_file()}
     assert any(b"table-recreated" in content for content in kept.values())
     assert flow.topic in shown

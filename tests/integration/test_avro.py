@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -15,8 +16,10 @@ from pyiceberg.types import DecimalType, LongType, TimestamptzType, UUIDType
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.errors import ConfigError, Unreachable
+from calve.sink_core.error_codes.files import UNSET_VARIABLE
+from calve.sink_core.error_codes.records import REGISTRY_DOWN, REGISTRY_REFUSES
 from calve.sink_core.sink.verify.proof import verify
+from tests.codes import raises
 from tests.launch import calve
 from tests.pipelines import Flow, record
 from tests.schema_registry import SchemaRegistry, framed, plain
@@ -143,21 +146,21 @@ def test_what_cannot_be_read_is_set_aside_with_the_reason_and_its_neighbours_are
     found = orders.errors()
     assert [offset for offset, _, _ in found] == list(range(1, 9))
     assert [offset for offset, stage, _ in found if stage == "fit"] == [6, 8]
-    for (_, _, message), part in zip(
+    for (_, _, message), words in zip(
         found,
         (
-            "not Confluent's wire format (a zero byte and four of a schema id): it begins with 7b 22 69 64 22",
-            "it is empty",
-            "schema id 2000000000 is unknown to registry main",
-            f"truncated, or not written with schema id {orders.schema_id}",
-            "1 bytes are left over",
-            "id: Avro's string doesn't fit long",
-            f"schema id {json_schema} is JSON Schema, not Avro",
-            f"schema id {text} is string, not a record",
+            ("7b", "22", "69", "64"),
+            ("empty",),
+            ("2000000000", "main"),
+            ("truncated", orders.schema_id),
+            (1, "bytes"),
+            ("id", "string", "long"),
+            (json_schema, "JSON Schema", "Avro"),
+            (text, "string", "record"),
         ),
         strict=True,
     ):
-        assert part in message
+        assert [word for word in words if not re.search(rf"\b{word}\b", message)] == [], message
     orders.proven()
 
 
@@ -170,7 +173,8 @@ def test_records_of_several_schemas_are_stored_side_by_side_and_the_newest_one_m
     orders.produce(*orders.of(2))
     orders.flow.run()
     assert orders.flow.ids() == [0, 1]
-    assert orders.errors() == [(2, "fit", "note: required, but missing or null")]
+    [(offset, stage, error)] = orders.errors()
+    assert (offset, stage, "note" in error) == (2, "fit", True)
 
 
 def test_a_schema_that_refers_to_another_one_is_put_together(orders: Orders) -> None:
@@ -225,7 +229,7 @@ def test_a_registry_that_is_gone_ends_the_run_and_the_next_one_makes_it_good(ord
     orders.produce(*orders.of(2, 3))
     server.stop() if how == "stopped" else server.hang()
     try:
-        with pytest.raises(Unreachable, match=r"registry main at .*fetching schema id \d+: no answer") as raised:
+        with raises(REGISTRY_DOWN, "main", orders.registry.url) as raised:
             flow.run()
         assert raised.value.exit_code == 3
         done = calve("run", flow.pipeline.path)
@@ -244,7 +248,7 @@ def test_a_registry_that_is_gone_ends_the_run_and_the_next_one_makes_it_good(ord
 def test_an_address_that_is_no_registry_is_a_wrong_setting_and_buries_nothing(orders: Orders) -> None:
     orders.produce(*orders.of(0))
     elsewhere = reading_avro(orders.flow, orders.registry.url.replace("ccompat", "nowhere"))
-    with pytest.raises(ConfigError, match="answered 404"):
+    with raises(REGISTRY_REFUSES, 404):
         elsewhere.run()
     orders.flow.run()
     assert orders.flow.ids() == [0]
@@ -258,13 +262,14 @@ def check(flow: Flow) -> tuple[int, dict[str, tuple[str, str]]]:
 
 def test_check_asks_the_registry(orders: Orders) -> None:
     code, found = check(orders.flow)
-    assert found["registry"] == ("ok", "knows schemas of type AVRO, JSON, PROTOBUF")
+    status, kinds = found["registry"]
+    assert (status, re.findall("[A-Z]{2,}", kinds)) == ("ok", ["AVRO", "JSON", "PROTOBUF"])
     assert found["schemas"][0] == "note"
     orders.produce(*orders.of(0))
     code, found = check(orders.flow)
     assert code == 0, found
-    assert found["schemas"][1] == f"schema id {orders.schema_id}, the newest in a sample of 1 records, can be read"
-    assert found[f"table {orders.flow.table}"][1].startswith("will be created with 10 columns")
+    assert re.findall(r"\d+", found["schemas"][1]) == [str(orders.schema_id), "1"]
+    assert re.findall(r"\d+", found[f"table {orders.flow.table}"][1]) == ["10"]
     code, found = check(reading_avro(orders.flow, "http://127.0.0.1:9"))
     assert (code, found["registry"][0], found["schemas"][0]) == (3, "unreachable", "skipped")
 
@@ -275,7 +280,7 @@ def test_a_registry_password_is_read_where_the_connection_is_opened(
     secret = reading_avro(orders.flow, orders.registry.url, **{"basic.auth.user.info": "${ENV:CALVE_TEST_REGISTRY}"})
     orders.produce(*orders.of(0))
     monkeypatch.delenv("CALVE_TEST_REGISTRY", raising=False)
-    with pytest.raises(ConfigError, match=r"basic\.auth\.user\.info: environment variable CALVE_TEST_REGISTRY is not"):
+    with raises(UNSET_VARIABLE, "basic.auth.user.info", "CALVE_TEST_REGISTRY"):
         secret.run()
     monkeypatch.setenv("CALVE_TEST_REGISTRY", "ada:s3cret")
     secret.run()
@@ -296,7 +301,7 @@ def test_plain_avro_is_read_with_the_schema_of_a_file(
     flow.run()
     assert flow.spark_ids(spark) == [0, 1]
     [letter] = flow.rows(flow.pipeline.dead_letter_table)
-    assert "truncated" in letter["error"]
+    assert (letter["offset"], letter["stage"]) == (1, "decode")
 
 
 @pytest.mark.parametrize(("kind", "values"), [("string", ["", "\N{GRINNING FACE}"]), ("bytes", [b"", b"\0\xff"])])
@@ -312,6 +317,6 @@ def test_values_are_stored_as_they_are(
     whole = [*values, b"\xff"] if kind == "bytes" else values
     assert [bytes(r["value"]) if kind == "bytes" else r["value"] for r in rows] == whole
     letters = flow.rows(flow.pipeline.dead_letter_table)
-    assert [row["error"] for row in letters] == ([] if kind == "bytes" else ["not UTF-8: invalid start byte at byte 0"])
+    assert [(row["offset"], "UTF-8" in row["error"]) for row in letters] == ([] if kind == "bytes" else [(3, True)])
     with flow.session() as session:
         assert verify(session, deep=True).violations == ()

@@ -11,12 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.errors import BadRecord
+from calve.sink_core.error_codes.records import TRUNCATED
 from calve.sink_core.sink.loop.planning import Planner
 from calve.sink_core.sink.schema_preview import schema_preview
 from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
 from tests.changing import by_spark
+from tests.codes import raises
 from tests.pipelines import Flow
 from tests.schema_registry import SchemaRegistry, framed, plain
 from tests.support import Produce, TopicFactory
@@ -100,9 +101,10 @@ def test_the_table_is_the_source_table_and_all_else_is_counted(
     produce(flow.topic, [*changes(chance, state, 120, 200), *broken, b'{"status": "END", "id": "1"}'], partition=0)
     (batch,) = flow.run(engine).batches
     assert (batch.dead_lettered, batch.filtered, batch.tombstones, batch.rows[flow.table]) == (2, 1, 0, 120)
-    errors = sorted(row["error"] for row in flow.rows(flow.pipeline.dead_letter_table))
-    assert errors[0].startswith("after.text: __debezium_unavailable_value: the source did not send")
-    assert errors[1] == "op 'x' is none of Debezium's"
+    letters = sorted(flow.rows(flow.pipeline.dead_letter_table), key=lambda row: row["offset"])
+    of_op, of_value = (row["error"] for row in letters)
+    assert "op 'x'" in of_op
+    assert [part in of_value for part in ("after.text", "__debezium_unavailable_value")] == [True, True]
     check(flow, spark, state)
 
 
@@ -125,7 +127,7 @@ def test_events_in_any_order_and_partition_give_the_source_table_with_their_orde
 
 def test_a_truncate_stops_before_anything_is_published(flow: Flow, produce: Produce, engine: SparkEngine) -> None:
     produce(flow.topic, [event("c", {}, {1: "a"}, 1), event("t", {}, {}, 2)])
-    with pytest.raises(BadRecord, match="the source table was truncated, and on_truncate is stop"):
+    with raises(TRUNCATED, "on_truncate"):
         flow.run(engine)
     assert flow.load_table().current_snapshot() is None
     ignoring = {**flow.extra["tables"][0], "on_truncate": "ignore"}
@@ -197,9 +199,10 @@ def test_the_table_gets_the_columns_that_rows_get(
         session.bind()
         planned = Planner(session, max_tasks=1).preview()
         assert planned
-        assert schema_preview(session, planned).changes == {
-            flow.table: ("widen n from int to long", "add email string")
-        }
+        [(table, (widened, added))] = schema_preview(session, planned).changes.items()
+    assert table == flow.table
+    assert {"n", "int", "long"} <= set(widened.split())
+    assert {"email", "string"} <= set(added.split())
     flow.run(engine)
     found = by_spark(spark, f"{flow.attached(spark)}.{flow.table}")
     rows = sorted((row["id"], row["text"], row["n"], row["email"]) for row in found)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
@@ -18,8 +17,9 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
-from calve.sink_core.errors import BadRecord
+from calve.sink_core.error_codes.records import KEY_IN_TWO_PARTITIONS
 from tests.changing import Change, by_chdb, by_spark, commit, written
+from tests.codes import raises
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -144,7 +144,7 @@ def test_manifests_have_equality_ids_as_ints(lake: SqlCatalog) -> None:
 
 def test_a_key_in_two_partitions_of_one_batch_is_refused(lake: SqlCatalog) -> None:
     name, other = create(lake), Change({"id": 1}, partition=1)
-    with pytest.raises(BadRecord, match=r"key \(1\) has changes in t\[0\] and t\[1\] in one batch"):
+    with raises(KEY_IN_TWO_PARTITIONS, 1, "t[0]", "t[1]"):
         written(lake, lake.load_table(name), ["id"], [put(1), put(2), other])
 
 

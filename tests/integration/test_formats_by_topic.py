@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.error_codes.files import FORMATS_DIFFER, KEYS_DIFFER
 from calve.sink_core.sink.checks.registry import registry_checks
 from calve.sink_core.sink.dead_letters.jobs import DeadLetterJobs
 from calve.sink_core.sink.verify.proof import verify
+from tests.codes import raises
 from tests.pipelines import Flow
 from tests.schema_registry import SchemaRegistry, framed, plain
 from tests.support import TopicFactory, produce
@@ -82,8 +84,8 @@ def test_each_topics_records_are_read_in_its_own_way(flow: Flow, registry: Schem
         (log, 2, "decode"),
         (log, 3, "decode"),
     ]
-    assert letters[0]["error"].startswith("key: not Confluent's wire format")
-    assert letters[3]["error"].startswith("key: not UTF-8")
+    assert re.match(rf"key\b.*\b{b'no Avro'[:5].hex(' ')}\b", letters[0]["error"])
+    assert re.match(r"key\b.*\bUTF-8\b", letters[3]["error"])
     proven(flow)
     # Read as what they are, the records with the bad keys fit.
     extra = {**flow.extra, "source": {**flow.extra["source"], "key": {"type": "none"}}}
@@ -103,7 +105,7 @@ def test_what_a_new_table_would_hold_of_two_formats_is_asked_for(flow: Flow, reg
     _, value = key_and_value(flow, registry)
     produce(flow.bootstrap, flow.topic, [framed(value, plain(ORDER, {"id": 1, "text": "a"}))])
     both = flow.but(extra={**flow.extra, "tables": [{"name": "db.all", "auto_create": {}}]})
-    with pytest.raises(ConfigError, match=r"table db\.all: topics .* have values of different formats"):
+    with raises(FORMATS_DIFFER, "db.all"):
         both.run()
     one = [{"name": "db.all", "topics": [flow.topic], "auto_create": {}}]
     alone = flow.but(extra={**flow.extra, "tables": one})
@@ -115,9 +117,7 @@ def test_sql_that_would_see_keys_of_two_types_is_refused(flow: Flow) -> None:
     tables = [{**flow.extra["tables"][0], "topics": list(flow.topics)}]
     mixed = flow.but(extra={**flow.extra, "tables": tables})
     flow.produce(range(1))
-    with pytest.raises(
-        ConfigError, match=r"db\.orders: transform: keys are long and string, by source\.formats\.0\.key"
-    ):
+    with raises(KEYS_DIFFER, "db.orders", "transform", "source.formats.0.key"):
         mixed.run()
 
 
@@ -126,6 +126,6 @@ def test_check_looks_at_keys_and_at_the_schemas_of_each_format(flow: Flow, regis
     sampled = {flow.topic: [framed(value, b"")], flow.topics[1]: [b"{}"]}
     said = {check.name: str(check.ask()) for check in registry_checks(flow.pipeline, lambda: sampled)}
     assert set(said) == {"keys", "registry", "schemas"}
-    assert said["keys"] == "can be read as string, long"
+    assert {"string", "long"} <= set(re.findall(r"\w+", said["keys"]))
     assert "AVRO" in said["registry"]
-    assert said["schemas"] == f"schema id {value}, the newest in a sample of 1 records, can be read"
+    assert re.findall(r"\d+", said["schemas"]) == [str(value), "1"]

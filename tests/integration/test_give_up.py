@@ -160,7 +160,7 @@ def test_a_batch_that_another_run_published_after_the_giving_up_ends_the_run_as_
     with reached("write.after-manifests", give_up_and_run):
         report = flow.run()
     assert [(batch.verdict, batch.given_up) for batch in report.batches] == [(Verdict.STALE, False)]
-    assert report.ended.startswith("stale batch: ")
+    assert report.batches[0].why in report.ended
     assert flow.ids() == list(range(10))
 
 
@@ -283,7 +283,6 @@ def test_keeping_alive_after_giving_up_keeps_the_mark(flow: Flow, monkeypatch: p
 def test_keeping_alive_leaves_a_pipeline_alone_that_has_just_published(flow: Flow) -> None:
     kept = keep(flow)
     assert (kept.changed, kept.subject) == (False, flow.pipeline.group)
-    assert "nothing to do: the last publish" in kept.did
     assert json.loads(json.dumps(kept.to_json()))["task"] == "keep_alive"
 
 
@@ -293,6 +292,6 @@ def test_keeping_alive_a_pipeline_that_never_published_does_nothing(
     flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1))
     kept = keep(flow)
     assert (kept.changed, kept.before) == (False, {})
-    assert "has not published anything yet" in kept.did
+    assert flow.name in kept.did
     assert flow.events(DataComplete) == []
     assert len(flow.events(Event)) == 1

@@ -6,6 +6,7 @@ In this process: a worker that a record could crash would end the tests.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +19,11 @@ import pytest
 from confluent_kafka import Producer
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.error_codes.files import SETTINGS
+from calve.sink_core.error_codes.kafka import TOO_LARGE
 from calve.sink_core.sink.verify.proof import verify
 from tests import support
+from tests.codes import raises
 from tests.e2e.faults.processes import ROOT
 from tests.pipelines import COLUMNS, Flow, record
 from tests.raw_headers import produce_with_headers
@@ -32,11 +35,12 @@ MAPS = {**COLUMNS, "m": "map<string, string>"}
 SENDING = {"message.max.bytes": 104_800_000, "queue.buffering.max.kbytes": 2_000_000, "compression.type": "none"}
 TOO_DEEP = "recursion depth"
 UTF_8 = "'utf-8' codec can't decode"
+ID, NOT_JSON = r"\bid\b", r"\bJSON\b"
 
 
 @dataclass(frozen=True)
 class Hostile:
-    """A value; words of its dead letter's error in a table without maps and in one with, None if it is stored."""
+    """A value; a pattern of its dead letter's error in a table without maps and in one with, None if it is stored."""
 
     value: bytes
     plain: str | None
@@ -48,27 +52,27 @@ def nested(opening: bytes, closing: bytes, within: bytes = b"") -> bytes:
 
 
 HOSTILE = {
-    "deep list in a column": Hostile(b'{"text":' + nested(b"[", b"]") + b"}", "text: ", TOO_DEEP),
+    "deep list in a column": Hostile(b'{"text":' + nested(b"[", b"]") + b"}", r"\btext\b", TOO_DEEP),
     "deep list elsewhere": Hostile(b'{"x":' + nested(b"[", b"]") + b"}", None, TOO_DEEP),
-    "deep object in a column": Hostile(nested(b'{"id":', b"}", b"1"), "id: ", TOO_DEEP),
+    "deep object in a column": Hostile(nested(b'{"id":', b"}", b"1"), ID, TOO_DEEP),
     "deep object elsewhere": Hostile(nested(b'{"x":', b"}", b"1"), None, TOO_DEEP),
     "deep and never closed": Hostile(b'{"x":' * DEPTH + b"}", "Invalid value", TOO_DEEP),
     "not UTF-8": Hostile(b'{"text":"\xff\xfe"}', UTF_8, UTF_8),
     "not UTF-8 elsewhere": Hostile(b'{"x":"\xc3\x28"}', UTF_8, UTF_8),
     "a surrogate in UTF-8": Hostile(b'{"text":"\xed\xa0\x80"}', UTF_8, UTF_8),
     "half a surrogate pair": Hostile(b'{"text":"\\ud800"}', "surrogate", "surrogate"),
-    "UTF-16": Hostile('{"id":1}'.encode("utf-16"), "not a JSON object", "not a JSON object"),
+    "UTF-16": Hostile('{"id":1}'.encode("utf-16"), NOT_JSON, NOT_JSON),
     "NUL": Hostile(b'{"text":"a\x00b"}', "closing quotation mark", "control character"),
-    "NUL behind": Hostile(b'{"id":1}\x00', "not a JSON object", "not a JSON object"),
+    "NUL behind": Hostile(b'{"id":1}\x00', NOT_JSON, NOT_JSON),
     "NUL as an escape": Hostile(b'{"text":"a\\u0000b"}', None, None),
     "NUL in a name": Hostile(b'{"te\\u0000xt":"b"}', None, None),
-    "a key twice": Hostile(b'{"id":1,"id":2}', "id: was specified twice", "'id' stands twice"),
-    "NaN": Hostile(b'{"id":NaN}', "id: NaN, not long", "id: NaN, not long"),
-    "Infinity": Hostile(b'{"id":-Infinity}', "id: -Infinity, not long", "id: -Infinity, not long"),
-    "a number of a million digits": Hostile(b'{"id":' + b"9" * 1_000_000 + b"}", "id: 999", "id: 999"),
+    "a key twice": Hostile(b'{"id":1,"id":2}', ID, ID),
+    "NaN": Hostile(b'{"id":NaN}', rf"{ID}.*\bNaN\b.*\blong\b", rf"{ID}.*\bNaN\b.*\blong\b"),
+    "Infinity": Hostile(b'{"id":-Infinity}', rf"{ID}.*-Infinity\b.*\blong\b", rf"{ID}.*-Infinity\b.*\blong\b"),
+    "a number of a million digits": Hostile(b'{"id":' + b"9" * 1_000_000 + b"}", rf"{ID}.*999", rf"{ID}.*999"),
     "a number beyond double": Hostile(b'{"id":1e400}', "Number too big", "Number too big"),
-    "nothing": Hostile(b"", "not a JSON object", "not a JSON object"),
-    "two records in one": Hostile(b'{"id":1}\n{"id":2}', "2 JSON objects", "Extra data"),
+    "nothing": Hostile(b"", NOT_JSON, NOT_JSON),
+    "two records in one": Hostile(b'{"id":1}\n{"id":2}', r"\b2\b.*\bJSON\b", "Extra data"),
     "a hundred thousand names": Hostile(b"{" + b",".join(b'"k%d":1' % i for i in range(DEPTH)) + b"}", None, None),
 }
 KEYS = [b"\xff\xfe", b"", b"\x00", b"k" * 100_000]
@@ -90,7 +94,7 @@ def test_hostile_records_are_set_aside_and_their_neighbours_stored(
         words = hostile.maps if "m" in columns else hostile.plain
         assert (words is not None) == (i in letters), name
         if words is not None:
-            assert words in letters[i]["error"], name
+            assert re.search(words, letters[i]["error"]), name
             assert (letters[i]["value"], letters[i]["key"]) == (hostile.value, keys[2 * i]), name
     stored = {row["_kafka"]["offset"] // 2 for row in flow.rows() if row["_kafka"]["offset"] % 2 == 0}
     assert stored == set(range(len(HOSTILE))) - letters.keys()
@@ -119,7 +123,7 @@ def test_headers_of_any_bytes_are_kept_or_said_to_be_left_out(
     assert kept["headers"] == [{"key": name.decode(), "value": content} for name, content in odd]
     assert "headers" not in kept["error"]
     assert left_out["headers"] == []
-    assert left_out["error"].endswith("headers left out: the name of one is not UTF-8")
+    assert re.search(r"\bheaders\b.*\bUTF-8\b", left_out["error"])
     assert (without["headers"], without["value"]) == ([], bad)
     assert len(others) == 100
     assert last["error"] == left_out["error"]
@@ -155,7 +159,7 @@ def test_records_as_large_as_a_broker_takes_are_stored_or_set_aside(
     assert {row["id"]: len(row["text"]) for row in flow.rows()} == {1: 2, 2: size, 3: 2, 4: 2}
     [letter] = flow.rows(flow.pipeline.dead_letter_table)
     assert (letter["value"] == bad, letter["offset"]) == (True, 1)
-    assert "id: " in letter["error"]
+    assert re.search(ID, letter["error"])
     proven(flow)
 
 
@@ -168,7 +172,7 @@ def test_a_record_larger_than_the_client_accepts_stops_the_run_and_is_read_once_
     send(flow, [record(1)])
     flow.run()
     send(flow, [record(2), json.dumps({"id": 3, "text": "x" * 30 * MB}).encode(), record(4)], codec=codec)
-    with pytest.raises(ConfigError, match=r"receive\.message\.max\.bytes"):
+    with raises(TOO_LARGE, "receive.message.max.bytes"):
         flow.run()
     assert flow.ids() == [1]
     larger = flow.but(kafka={})
@@ -210,7 +214,7 @@ def files_below(directory: Path, pattern: str = "*") -> Iterator[Path]:
 )
 def test_a_table_name_that_is_a_path_is_refused(name: str, tmp_path: Path) -> None:
     flow = Flow.create(tmp_path, "127.0.0.1:1", "t", tables=(name,))
-    with pytest.raises(ConfigError, match=r"a table name; write namespace\.table"):
+    with raises(SETTINGS, "tables.0.name", repr(name)):
         _ = flow.pipeline
 
 

@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.errors import TableUnusable, Unreachable
+from calve.sink_core.error_codes.hudi import INSTANT_AHEAD
+from calve.sink_core.errors import TableUnusable
 from calve.sink_core.hudi.files.timeline import instant_ms, instant_text
 from calve.sink_core.sink.verify.proof import verify
 from calve.sink_core.tables.log.events import DataWritten
 from tests import hudi_spark, hudi_tables
+from tests.codes import raises
 from tests.hudi_tables import place
 from tests.pipelines import Flow, reached
 from tests.support import Produce, TopicFactory
@@ -206,14 +208,9 @@ def test_keys_that_hudi_could_not_tell_from_others_are_dead_letters(
     send(flow, produce, {"place": "x,id:1", "id": 2, "text": "a"}, {"place": "", "id": 1, "text": "a"})
     send(flow, produce, {"place": "__empty__", "id": 1}, {"place": "__null__", "id": 1, "text": "a"})
     flow.run()
-    told = [row["error"].removeprefix("place: ") for row in flow.rows(flow.pipeline.dead_letter_table)]
-    another = ", which in Hudi's record keys stands for something else"
-    assert sorted(told) == [
-        f"__empty__{another}",
-        f"__null__{another}",
-        "empty, and Hudi tells no row by that",
-        "has ,id: in it, by which Hudi joins the columns of a key",
-    ]
+    told = [row["error"] for row in flow.rows(flow.pipeline.dead_letter_table)]
+    assert [error.partition(": ")[0] for error in told] == ["place"] * 4
+    assert [sum(value in error for error in told) for value in ("__empty__", "__null__", ",id:")] == [1, 1, 1]
 
 
 def test_an_event_without_a_key_that_hudi_can_tell_is_a_dead_letter(
@@ -249,7 +246,7 @@ def test_changes_wait_until_the_instants_of_the_table_are_past(
 
     far = ahead(3_600)
     send(flow, produce, {"id": 1, "text": "second"})
-    with pytest.raises(Unreachable, match=r"db\.events: its timeline has the instant \d{17}, ahead of"):
+    with raises(INSTANT_AHEAD, "db.events", "timeline"):
         flow.run()
     far.unlink()
     near = ahead(4)

@@ -66,7 +66,8 @@ def prove(flow: Flow, ids: range) -> None:
 
 
 def test_small_files_are_clustered_and_later_batches_come_beside_them(flow: Flow) -> None:
-    assert "1 partitions would be clustered" in maintain(flow, "compact", dry_run=True).did
+    would = maintain(flow, "compact", dry_run=True)
+    assert (would.changed, "1" in would.did.split()) == (False, True)
     outcome = maintain(flow, "compact")
     assert outcome.changed
     assert outcome.before["data_files"] == BATCHES
@@ -122,7 +123,7 @@ def test_staged_files_of_a_batch_that_was_never_published_are_deleted_and_those_
         os.utime(path, (old, old))
     held = len(list(staged.iterdir()))
     outcome = maintain(flow, "orphans")
-    assert "deleted" in outcome.did
+    assert outcome.changed
     assert 0 < len(list(staged.iterdir())) < held
     flow.run()
     prove(flow, range(10 * BATCHES + 5))

@@ -4,10 +4,12 @@ control plane, and commands.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -23,11 +25,13 @@ from calve.sink_core.control.events import Paused, PipelineBound, Resumed
 from calve.sink_core.control.group import SourceGroup
 from calve.sink_core.control.log import ControlLog
 from calve.sink_core.control.publisher import Publisher
-from calve.sink_core.errors import EXIT_STOPPED, ProtocolError
+from calve.sink_core.error_codes.kafka import NEWER_VERSION
+from calve.sink_core.errors import EXIT_STOPPED
 from calve.sink_core.kafka import clients
 from calve.sink_core.offsets import Position, Positions, TopicPartition, offsets_to_dense
 from calve.sink_core.tables.log.fold import SINK
 from tests import support, toy_kind
+from tests.codes import raises, says
 from tests.support import TopicFactory
 from tests.toy_kind import OTHER_FILE, TOY, Copied, Copy, CopyStarted, ToyPipeline, ToyPlane, ToyState
 from tests.unit.tables.log.build import written
@@ -93,7 +97,8 @@ def test_it_binds_appends_reads_back_pauses_and_resumes(opened: Callable[[], Log
     assert there == log.refresh_to_end()
     assert there.bound is not None
     assert (there.bound.pipeline_id, there.bound.fingerprint) == (PIPELINE_ID, "cluster there")
-    assert str(there.paused) == "paused by ana: a move"
+    assert there.paused is not None
+    assert (there.paused.by, there.paused.reason) == ("ana", "a move")
     assert there.started["one"].event == begun
     log.append(Resumed(pipeline_id=PIPELINE_ID, by="bo"))
     assert (log.refresh_to_end().paused, log.state.resumed and log.state.resumed.by) == (None, "bo")
@@ -141,13 +146,16 @@ def test_it_is_trimmed(broker: Broker, opened: Callable[[], Log], kafka_topic: T
     assert checks.truncated(rest, log.topic) is None
     assert rest.positions() == {at: 20}
     assert rest.last_batch_id == "second"
-    assert (str(rest.paused), rest.bound and rest.bound.fingerprint) == ("paused by ana: a move", "cluster there")
+    assert rest.paused is not None
+    assert (rest.paused.by, rest.paused.reason) == ("ana", "a move")
+    assert rest.bound is not None
+    assert rest.bound.fingerprint == "cluster there"
 
 
 def test_an_event_of_another_kind_stops_it(broker: Broker, opened: Callable[[], Log]) -> None:
     log = opened()
     support.produce(broker.bootstrap, log.topic, [SINK.encode(written("b1"))])
-    with pytest.raises(ProtocolError, match="event DATA_WRITTEN is not among the 8 types"):
+    with raises(NEWER_VERSION, "DATA_WRITTEN", 8):
         log.refresh_to_end()
 
 
@@ -167,6 +175,12 @@ def calve(command: str, file: Path, *options: str) -> Result:
     return CliRunner().invoke(app, [command, str(file), *options])
 
 
+def document(command: str, file: Path, *options: str) -> dict[str, Any]:
+    done = calve(command, file, *options, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
 def plane(file: Path) -> ToyPlane:
     return ToyPlane(load_as(ToyPipeline, file))
 
@@ -179,9 +193,9 @@ def publish(file: Path, batch_id: str, predecessor: str, at: TopicPartition, end
 
 
 def test_its_pipeline_is_paused_and_resumed(file: Path, kafka_topic: TopicFactory) -> None:
-    first = calve("pause", file, "--reason", "a move")
-    assert (first.exit_code, first.stdout.endswith(": a move\n")) == (0, True), first.output
-    assert calve("pause", file).stdout.startswith("paused already since ")
+    first, again = document("pause", file, "--reason", "a move"), document("pause", file)
+    assert (first["written"], again["written"]) == (True, False)
+    assert first["paused"]["reason"] == again["paused"]["reason"] == "a move"
     publish(file, "first", "", TopicPartition(kafka_topic(1), 0), 1)
     with plane(file) as opened:
         assert opened.read_only()
@@ -189,9 +203,8 @@ def test_its_pipeline_is_paused_and_resumed(file: Path, kafka_topic: TopicFactor
         assert (opened.bound.fingerprint, opened.log.state.paused is not None) == ("file in.txt", True)
         opened.log.append(replace(started("dead", "first"), pipeline_id=opened.pipeline_id))
     assert calve("pause", file, "--wait", "--timeout", "0").exit_code == EXIT_STOPPED
-    waited = calve("pause", file, "--wait", "--timeout", "0", "--give-up")
-    assert waited.stdout.splitlines()[-1] == "no batch is in progress; given up: dead"
-    assert calve("resume", file).stdout.startswith("resumed; it was paused since ")
+    assert document("pause", file, "--wait", "--timeout", "0", "--give-up")["given_up"] == ["dead"]
+    assert document("resume", file)["was_paused"]["reason"] == "a move"
     with plane(file) as opened:
         assert opened.read_only()
         assert (opened.log.state.paused, opened.log.state.abandoned) == (None, {"dead"})
@@ -202,25 +215,30 @@ def test_its_pipeline_is_stopped_where_it_is_bound_to_something_else(file: Path,
     file.write_text(file.read_text().replace("in.txt", "other.txt"))
     refused = calve("pause", file)
     assert refused.exit_code == EXIT_STOPPED
-    assert "other-file" in refused.stderr
-    assert "stored file in.txt, found file other.txt [TOY-1]" in refused.stderr
+    says(refused.stderr, OTHER_FILE, OTHER_FILE.name, "file in.txt", "file other.txt")
 
 
 def test_its_pipeline_is_maintained(file: Path, kafka_topic: TopicFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     at = TopicPartition(kafka_topic(1), 0)
+
+    def maintained(task: str) -> dict[str, Any]:
+        [outcome] = document("maintain", file, task)["done"]
+        return outcome
+
     for task in ("trim", "keep-alive"):
-        assert "nothing to do: pipeline toy" in calve("maintain", file, task).stdout
+        assert maintained(task)["changed"] is False
     publish(file, "first", "", at, 1)
-    assert "committed them; due after" in calve("maintain", file, "keep-alive").stdout
+    assert maintained("keep-alive")["changed"] is False
     monkeypatch.setattr(keep_alive, "KEEP_ALIVE_AFTER_S", 0)
-    assert "1 offsets committed again, as they were" in calve("maintain", file, "keep-alive").stdout
+    kept = maintained("keep-alive")
+    assert (kept["changed"], kept["after"]) == (True, {"offsets": 1})
     publish(file, "second", "first", at, 2)
     with plane(file) as opened:
         assert opened.read_only()
         complete = opened.log.state.complete
     assert complete is not None
-    trimmed = calve("maintain", file, "trim").stdout
-    assert f"events below control offset {complete.offset} deleted; the last publish is at" in trimmed
+    trimmed = maintained("trim")
+    assert (trimmed["changed"], str(complete.offset) in trimmed["did"]) == (True, True)
     with plane(file) as opened:
         assert opened.read_only()
         assert opened.log.state.log_start == complete.offset

@@ -16,6 +16,7 @@ import calve.sink_core.sink.maintenance.expire
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.table_maintenance import Expire
+from calve.sink_core.error_codes.tables import MERGE_RACES_LOST
 from calve.sink_core.errors import CommitConflict
 from calve.sink_core.iceberg.commit.staging import STAGING_MS, dropping, left_behind
 from calve.sink_core.sink.loop.engine import InProcess
@@ -27,6 +28,7 @@ from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.procedures import SparkProcedures
 from tests import support
 from tests.changing import by_spark, merge, written
+from tests.codes import says
 from tests.integration.test_changes_read_back import BY_COUNTRY, after, as_state, create
 from tests.integration.test_changes_read_back import State as Rows
 from tests.integration.test_changes_read_back import drop as drop_in
@@ -158,7 +160,7 @@ def test_after_three_lost_races_it_says_so(flow: Flow, produce: Produce, engine:
         session.bind()
         failed = session.coordinator().commit().failed[flow.table]
     assert isinstance(failed, CommitConflict)
-    assert "db.events: others committed to the table during each of 3 merges in a row" in str(failed)
+    says(str(failed), MERGE_RACES_LOST, "db.events", 3)
     assert flow.ids() == [7, 7, 7]
     # Each has dropped its branch.
     assert flow.load_table().metadata.refs.keys() == {"main"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +67,13 @@ def test_a_run_is_told_by_batch_and_by_remote_topic(copied: Mirror, instance: Da
     assert [tuple(row.data.values()) for row in topic["ranges"]] == [(0, 0, 20, 0, 20, 20), (1, 0, 10, 0, 10, 10)]
     ran = instance.get_run_by_id(done.run_id)
     assert ran is not None
-    assert ran.tags[MOVED_TAG] == "30 records in 1 batch"
+    assert re.findall(r"\d+", ran.tags[MOVED_TAG]) == ["30", "1"]
     checks = {each.check_name: each.passed for each in done.get_asset_check_evaluations()}
     assert checks == dict.fromkeys(["lag", "freshness", "retention", "foreign_records", "findings", "chain"], True)
     with dg.build_sensor_context(instance) as context:
         ticked = sensor.evaluate_tick(context)
-        assert ticked.skip_message == "caught up: no record waits"
+        assert not ticked.run_requests
+        assert ticked.skip_message
         assert {event.asset_key.path[-1] for event in ticked.asset_events} == {
             f"{t.replace('-', '_')}_topic" for t in copied.pipeline.config.source.topics
         }
@@ -82,9 +84,8 @@ def test_checks_turn_red_for_what_others_have_written(copied: Mirror, instance: 
     copied.run()
     support.produce(copied.target.bootstrap, copied.remote(copied.pipeline.config.source.topics[1]), ["not ours"])
     done = run(copied, instance, "checks")
-    red = {each.check_name: each.description for each in done.get_asset_check_evaluations() if not each.passed}
-    assert red.keys() == {"foreign_records"}
-    assert "(1 partition)" in str(red["foreign_records"])
+    [red] = [each for each in done.get_asset_check_evaluations() if not each.passed]
+    assert (red.check_name, red.metadata["topics"].value, red.metadata["partitions"].value) == ("foreign_records", 1, 1)
 
 
 def test_an_operators_jobs(copied: Mirror, instance: DagsterInstance) -> None:

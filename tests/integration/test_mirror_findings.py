@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 
@@ -12,10 +13,12 @@ from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.control.slots.events import PositionsSet
 from calve.sink_core.control.slots.leading import Wanted
-from calve.sink_core.errors import FindingError, ProtocolError
+from calve.sink_core.error_codes.kafka import FOREIGN_POSITIONS
+from calve.sink_core.errors import FindingError
 from calve.sink_core.kafka.source import high_watermarks
 from calve.sink_core.offsets import Position, TopicPartition, offsets_to_dense
 from tests import support
+from tests.codes import finding, raises
 from tests.integration.conftest import NewMirror, StartBroker
 from tests.mirror_flow import MirrorFlow
 from tests.pipelines import reached
@@ -45,6 +48,12 @@ def stops(mirror: MirrorFlow, finding: str) -> FindingError:
     return raised.value
 
 
+def numbers(text: str, at: object = "") -> list[int]:
+    """Those that a text names, without those in the name of a partition, which it has to have."""
+    assert str(at) in text
+    return [int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", text.replace(str(at), ""))]
+
+
 def recreate(bootstrap: str, topic: str) -> None:
     """Delete a topic and make one of its name."""
     delete_topic(AdminClient({"bootstrap.servers": bootstrap}), topic)
@@ -64,8 +73,7 @@ def test_a_source_topic_that_was_made_anew(mirror: MirrorFlow) -> None:
     recreate(mirror.source, mirror.topics[0])
     support.produce(mirror.source, mirror.topics[0], [b"other"] * 20)
     error = stops(mirror, "topic-recreated")
-    assert error.stored == f"topic id {old}"
-    assert error.found.startswith("topic id ")
+    assert error.stored.endswith(old)
     assert error.found != error.stored
 
 
@@ -79,10 +87,10 @@ def test_a_remote_topic_that_is_another_or_gone(mirror: MirrorFlow, again: bool)
         delete_topic(mirror.target_admin, remote)
     # A run with nothing to copy has nothing to say yet; one with records does not copy them there.
     support.produce(mirror.source, mirror.topics[0], [b"more"])
-    with pytest.raises(FindingError) as raised:
+    with raises(finding("remote-topic-recreated")) as raised:
         mirror.run()
-    assert (raised.value.finding, raised.value.stored) == ("remote-topic-recreated", f"topic id {old}")
-    assert raised.value.found.startswith("topic id " if again else "no such topic")
+    assert raised.value.stored.endswith(old)
+    assert old not in raised.value.found
     assert (remote in mirror.target_admin.list_topics(timeout=TIMEOUT_S).topics) == again
 
 
@@ -91,13 +99,13 @@ def test_records_that_retention_has_taken_before_they_were_copied(mirror: Mirror
     delete_records(mirror.source_admin, mirror.topics[0], 15)
     error = stops(mirror, "records-lost-to-retention")
     at = TopicPartition(mirror.topics[0], 0)
-    assert (error.stored, error.found) == (f"{at} at 10", "log start 15: 5 offsets are gone")
+    assert (numbers(error.stored, at), numbers(error.found)) == ([10], [15, 5])
 
 
 def test_records_that_retention_takes_while_they_are_read(mirror: MirrorFlow) -> None:
     support.produce(mirror.source, mirror.topics[0], [b"x"] * 10)
     with (
-        pytest.raises(FindingError, match="records-lost-to-retention"),
+        raises(finding("records-lost-to-retention"), TopicPartition(mirror.topics[0], 0)),
         reached("slot.after-check", lambda: delete_records(mirror.source_admin, mirror.topics[0], 15)),
     ):
         mirror.run()
@@ -122,7 +130,7 @@ def test_a_partition_that_lost_its_end(mirror: MirrorFlow) -> None:
     support.produce(mirror.source, mirror.topics[0], [b"x"])
     error = stops(mirror, "positions-beyond-end")
     at = TopicPartition(mirror.topics[0], 0)
-    assert (error.stored, error.found) == (f"{at} at 99", "end offset 11")
+    assert (numbers(error.stored, at), numbers(error.found)) == ([99], [11])
 
 
 @pytest.mark.parametrize(("to", "choices"), [(12, ()), (3, ("restore",))], ids=["forward", "back"])
@@ -131,18 +139,17 @@ def test_positions_that_somebody_moved(mirror: MirrorFlow, to: int, choices: tup
     move(mirror, {0: to})
     error = stops(mirror, "positions-changed")
     at = TopicPartition(mirror.remote(*mirror.topics), 0)
-    assert (error.stored, error.found) == (f"{at} at 10", f"position {to}")
+    assert (numbers(error.stored, at), numbers(error.found)) == ([10], [to])
     assert not choices or error.choices == choices
 
 
 def test_positions_that_are_gone(mirror: MirrorFlow) -> None:
     support.produce(mirror.source, mirror.topics[0], [b"x"])
     mirror.target_admin.delete_consumer_groups([mirror.pipeline.group])[mirror.pipeline.group].result(TIMEOUT_S)
-    with pytest.raises(FindingError) as raised:
+    with raises(finding("positions-missing")) as raised:
         mirror.run()
-    assert raised.value.finding == "positions-missing"
-    assert raised.value.stored == f"{TopicPartition(mirror.remote(*mirror.topics), 0)} at 10"
-    assert raised.value.found == "no position for 2 partitions"
+    assert numbers(raised.value.stored, TopicPartition(mirror.remote(*mirror.topics), 0)) == [10]
+    assert numbers(raised.value.found) == [2]
     assert len(mirror.copied(mirror.topics[0])) == 10
 
 
@@ -151,13 +158,12 @@ def test_records_of_somebody_else_within_a_transaction(mirror: MirrorFlow) -> No
     support.produce(mirror.source, mirror.topics[0], [b"%06d" % n for n in range(30_000)])
     # Once a part of the piece is on its way, and acknowledged.
     with (
-        pytest.raises(FindingError) as raised,
+        raises(finding("foreign-records")) as raised,
         reached("transaction.mid-produce", lambda: foreign(mirror, remote), skip=1),
     ):
         mirror.run()
-    assert raised.value.finding == "foreign-records"
-    assert "30,000 records of this mirror in a row" in raised.value.stored
-    assert raised.value.found.startswith("offsets ")
+    assert 30_000 in numbers(raised.value.stored)
+    assert numbers(raised.value.found)
     # The foreign record stays, nothing of the transaction does, and the next run copies what it had.
     mirror.run()
     values = [value for _, value, *_ in mirror.copied(mirror.topics[0])]
@@ -175,11 +181,9 @@ def foreign(mirror: MirrorFlow, remote: str) -> None:
 def test_another_source_cluster(mirror: MirrorFlow, start_broker: StartBroker) -> None:
     elsewhere = start_broker()
     support.create_topic(elsewhere.bootstrap, mirror.topics[0], 2)
-    with pytest.raises(FindingError) as raised:
+    with raises(finding("other-source")) as raised:
         mirror.but(source=elsewhere.bootstrap).run()
-    assert raised.value.finding == "other-source"
     assert raised.value.stored != raised.value.found
-    assert raised.value.stored.startswith("source cluster ")
 
 
 def test_a_group_that_somebody_else_uses_at_first_use(kafka_topic: TopicFactory, new_mirror: NewMirror) -> None:
@@ -187,7 +191,7 @@ def test_a_group_that_somebody_else_uses_at_first_use(kafka_topic: TopicFactory,
     [topic] = mirror.topics
     support.create_topic(mirror.target, mirror.remote(topic))
     move(mirror, {0: 0})
-    with pytest.raises(ProtocolError, match="that this pipeline did not put there"):
+    with raises(FOREIGN_POSITIONS, mirror.pipeline.group, f"{mirror.remote(topic)}[0]"):
         mirror.run()
 
 

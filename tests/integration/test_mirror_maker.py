@@ -17,13 +17,14 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.load import load
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control import pausing
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.error_codes.operations import HAS_PUBLISHED, MIRROR_MAKER
 from calve.sink_core.mirror import mm2
 from calve.sink_core.mirror.mirror_maker import MirrorMaker as MirrorMakers
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.run import run_mirror
 from calve.sink_core.offsets import TopicPartition
 from tests import support
+from tests.codes import raises
 from tests.peers.mirror_maker import MirrorMaker
 from tests.two_clusters import mirror_file, produce_transactions
 
@@ -81,7 +82,7 @@ def test_a_mirror_goes_on_where_mirror_maker_ended_and_it_where_the_mirror_did(
     written = produce_transactions(other_broker, topic, [20, 5, 7, 30], partitions=PARTITIONS)
     maker.start()
     until(maker, broker, remote, written)
-    with MirrorPlane(pipeline) as plane, pytest.raises(ConfigError, match="is at work"):
+    with MirrorPlane(pipeline) as plane, raises(MIRROR_MAKER, f"{maker.cluster}-mm2"):
         mm2.take_over(plane)
     maker.stop()
     written += produce_transactions(other_broker, topic, [9, 4, 6], partitions=PARTITIONS)
@@ -94,11 +95,11 @@ def test_a_mirror_goes_on_where_mirror_maker_ended_and_it_where_the_mirror_did(
     with MirrorPlane(pipeline) as plane:
         report = run_mirror(plane)
         assert report.records == 13 * PARTITIONS
-        with pytest.raises(ConfigError, match="has copied already"):
+        with raises(HAS_PUBLISHED, pipeline.name):
             mm2.take_over(plane)
     assert values(broker, remote) == Counter(written)
     with MirrorPlane(pipeline) as plane:
-        with pytest.raises(ConfigError, match="not paused"):
+        with raises(MIRROR_MAKER, "calve pause FILE"):
             mm2.give_back(plane)
         pausing.pause(plane, "me", "it is given back")
     given = positions("export", file, "--to", "mm2")

@@ -9,9 +9,9 @@ import pytest
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.trim import trim
-from calve.sink_core.errors import FindingError
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs
 from calve.sink_core.tables.log.events import DataComplete, DataWritten
+from tests.codes import finding, raises
 from tests.damage import delete_the_group, restore_the_catalog, roll_back, with_two_batches
 from tests.pipelines import COLUMNS, Flow, reached
 from tests.resolving import resolved, run_and_prove
@@ -36,7 +36,7 @@ def test_a_range_job_that_read_a_topic_created_again_publishes_nothing(flow: Flo
     with flow.session() as session:
         session.bind()
         jobs = RangeJobs(session)
-        with reached("range.after-start-commit", again), pytest.raises(FindingError, match="topic-recreated"):
+        with reached("range.after-start-commit", again), raises(finding("topic-recreated")):
             jobs.refill(flow.table)
     assert flow.events(DataComplete) == published
     assert flow.ids() == list(range(10))

@@ -12,11 +12,11 @@ from confluent_kafka.admin import NewPartitions
 
 import calve.sink_core.sink.loop.planning
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.errors import FindingError
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.sink.loop.planning import Planner
 from calve.sink_core.tables.log.state import CommitState
 from tests import support
+from tests.codes import finding, raises
 from tests.pipelines import Flow
 from tests.support import TIMEOUT_S, TopicFactory
 
@@ -101,6 +101,6 @@ def test_a_log_that_was_cut_since_the_pipeline_was_bound_is_not_taken_for_that_o
         # Who reads on notices by itself; who begins again does not know what there was.
         session.log.close()
         flow.delete_records(flow.pipeline.control_topic, 1)
-        with pytest.raises(FindingError, match="control-topic-truncated"):
+        with raises(finding("control-topic-truncated")):
             planner.bootstrap(source)
     assert flow.positions() == {}

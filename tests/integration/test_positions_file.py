@@ -13,9 +13,12 @@ from typer.testing import CliRunner, Result
 
 from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.error_codes.code import ErrorCode
+from calve.sink_core.error_codes.files import NOT_RUN_YET, TAKES_OVER
+from calve.sink_core.error_codes.operations import HAS_PUBLISHED, OTHER_POSITIONS, POSITIONS_FILE
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.tables.log.events import DataComplete
+from tests.codes import raises, says
 from tests.pipelines import Flow
 from tests.resolving import run_and_prove
 from tests.support import TopicFactory, unique
@@ -80,7 +83,7 @@ def test_a_renamed_pipeline_goes_on(old: Flow) -> None:
 
 def test_a_pipeline_that_never_was_is_not_taken_over(old: Flow) -> None:
     renamed = replace(old, files=old.files / "renamed", extra={"name": "departures", "takes_over": "nobody"})
-    with pytest.raises(ConfigError, match="takes_over: pipeline nobody has never run here"):
+    with raises(TAKES_OVER, "takes_over", "nobody"):
         renamed.run()
     assert renamed.pipeline.control_topic not in old.admin.list_topics(timeout=30).topics
 
@@ -110,25 +113,25 @@ def negative(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "code", "values"),
     [
-        (without_a_partition, "without a position: "),
-        (of_another_topic, "not in source.topics: other[0]; without a position: "),
-        (beyond_the_end, "position 11 is outside of what the topic has, 0 to 10"),
-        (of_another_cluster, "the positions are of cluster with id other"),
-        (of_another_topic_id, "with id other, this one has id"),
-        (negative, "not a file of positions: positions.0.offset"),
+        (without_a_partition, POSITIONS_FILE, ["{topic}[1]"]),
+        (of_another_topic, POSITIONS_FILE, ["other[0]", "{topic}[0]"]),
+        (beyond_the_end, POSITIONS_FILE, ["{topic}[0]", 11, 0, 10]),
+        (of_another_cluster, OTHER_POSITIONS, ["cluster", "other"]),
+        (of_another_topic_id, OTHER_POSITIONS, ["{topic}", "other"]),
+        (negative, POSITIONS_FILE, ["positions.json", "positions.0.offset"]),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_positions_that_do_not_fit_are_refused(
-    old: Flow, new: Flow, change: Callable[[dict[str, Any]], None], message: str
+    old: Flow, new: Flow, change: Callable[[dict[str, Any]], None], code: ErrorCode, values: list[object]
 ) -> None:
     document = exported(old)
     change(document)
     refused = imported(new, document)
     assert refused.exit_code == 2
-    assert message in refused.stderr
+    says(refused.stderr, code, *(str(value).format(topic=old.topic) for value in values))
     assert new.positions() == {}
 
 
@@ -137,7 +140,7 @@ def test_positions_below_the_log_start_are_refused(old: Flow, new: Flow) -> None
     old.delete_records(old.topic, 5, partition=1)
     refused = imported(new, document)
     assert refused.exit_code == 2
-    assert "position 0 is outside of what the topic has, 5 to 10" in refused.stderr
+    says(refused.stderr, POSITIONS_FILE, f"{old.topic}[1]", 0, 5, 10)
     assert new.positions() == {}
 
 
@@ -145,11 +148,11 @@ def test_a_pipeline_that_has_published_keeps_its_positions(old: Flow) -> None:
     before, published = old.positions(), old.events(DataComplete)
     refused = imported(old, exported(old))
     assert refused.exit_code == 2
-    assert "has published already" in refused.stderr
+    says(refused.stderr, HAS_PUBLISHED, old.name)
     assert (old.positions(), old.events(DataComplete)) == (before, published)
 
 
 def test_a_pipeline_that_has_not_published_has_nothing_to_export(new: Flow) -> None:
     refused = positions(new, "export")
     assert refused.exit_code == 2
-    assert "has not published anything yet" in refused.stderr
+    says(refused.stderr, NOT_RUN_YET, new.name)

@@ -11,10 +11,13 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import Paused
 from calve.sink_core.control.trim import trim
-from calve.sink_core.errors import BadRecord, FindingError, TableUnusable
+from calve.sink_core.error_codes.general import BAD_RECORD
+from calve.sink_core.error_codes.operations import GONE_FROM_KAFKA, NOT_FROM_KAFKA, UNKNOWN_LOSS
+from calve.sink_core.errors import FindingError
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs, RangeReport
 from calve.sink_core.tables.log.events import DataComplete, DataWritten
+from tests.codes import finding, raises
 from tests.damage import (
     Break,
     drop_the_table,
@@ -82,16 +85,16 @@ def test_a_second_refill_has_nothing_to_do(flow: Flow) -> None:
     before = flow.load_table().metadata_location
     report = refill(flow)
     assert (report.batch_id, report.verdict) == ("", None)
-    assert "has no finding" in report.ended
+    assert flow.table in report.ended
     assert flow.load_table().metadata_location == before
 
 
 def test_a_second_roll_back_before_its_commit_drops_the_refill(flow: Flow) -> None:
     """Its batches are not all that is lost any more."""
     roll_back(flow, to=1)
-    with reached("publish.after-commit", lambda: roll_back(flow)), pytest.raises(FindingError, match="rolled-back"):
+    with reached("publish.after-commit", lambda: roll_back(flow)), raises(finding("table-rolled-back")):
         refill(flow)
-    with pytest.raises(FindingError, match="rolled-back"):
+    with raises(finding("table-rolled-back")):
         flow.run()
     assert flow.ids() == list(range(10))
     refill(flow)
@@ -107,7 +110,7 @@ def test_rows_put_back_by_hand_before_its_commit_drop_the_refill(flow: Flow) -> 
         cherry_pick(table, flow.own_snapshots()[1][0])
 
     roll_back(flow)
-    with reached("publish.after-commit", pick), pytest.raises(FindingError, match="rolled-back"):
+    with reached("publish.after-commit", pick), raises(finding("table-rolled-back")):
         refill(flow)
     assert flow.ids() == list(range(20))
     report = refill(flow)
@@ -176,7 +179,7 @@ def test_giving_up_makes_a_refill_stale(flow: Flow) -> None:
     with reached("range.after-manifests", give_up_all):
         report = refill(flow)
     assert report.verdict is Verdict.STALE
-    assert "given up" in report.ended
+    assert report.batch_id in report.ended
     assert flow.ids() == list(range(10))
     assert refill(flow).verdict is Verdict.PUBLISH
     assert_unviolated(flow)
@@ -191,7 +194,7 @@ def test_what_is_published_meanwhile_comes_with_the_refill(flow: Flow) -> None:
 
     with (
         reached("publish.after-commit", refill_with_a_batch_in_between),
-        pytest.raises(FindingError, match="rolled-back"),
+        raises(finding("table-rolled-back")),
     ):
         flow.run()
     report = refill(flow)
@@ -211,7 +214,7 @@ def test_a_batch_of_the_old_table_published_after_the_refill_keeps_the_finding(f
         with pytest.raises(Died), reached("publish.after-commit", _die):
             refill(flow)
 
-    with reached("write.after-manifests", recreate_and_refill), pytest.raises(FindingError, match="recreated"):
+    with reached("write.after-manifests", recreate_and_refill), raises(finding("table-recreated")):
         flow.run()
     report = refill(flow)
     assert report.verdict is Verdict.PUBLISH
@@ -244,7 +247,7 @@ def test_records_that_retention_took_refuse_a_refill_before_anything_is_written(
     flow.delete_records(flow.topic, 15)
     roll_back(flow, to=1)
     events, files = len(flow.events(DataComplete)), sorted(flow.lake.rglob("*.parquet"))
-    with pytest.raises(TableUnusable, match=r"\[0\] \[10, 15\): retention has deleted") as caught:
+    with raises(GONE_FROM_KAFKA, "[0]", 15) as caught:
         refill(flow)
     assert caught.value.exit_code == 1
     assert len(flow.events(DataComplete)) == events
@@ -272,7 +275,7 @@ def test_a_roll_back_to_before_the_trim_can_t_be_refilled(flow: Flow) -> None:
         session.bind()
         trim(session, older_than_s=0)
     roll_back(flow)
-    with pytest.raises(TableUnusable, match="which batches lie between can't be known"):
+    with raises(UNKNOWN_LOSS):
         refill(flow)
 
 
@@ -280,13 +283,13 @@ def test_a_record_that_the_new_table_can_t_take_stops_the_refill(flow: Flow) -> 
     with flow.iceberg() as catalog:
         catalog.drop_table(flow.table)
     narrow = flow.but(auto_create={"columns": {"id": "long", "text": "boolean"}})
-    with pytest.raises(BadRecord, match="offset 0: fit"):
+    with raises(BAD_RECORD, 0):
         refill(narrow)
 
 
 @pytest.mark.parametrize("table", ["ledger", "dead_letters"])
 def test_tables_whose_rows_are_not_in_kafka_can_t_be_refilled(flow: Flow, table: str) -> None:
-    with pytest.raises(TableUnusable, match="its rows are not in Kafka"):
+    with raises(NOT_FROM_KAFKA):
         refill(flow, f"calve.{flow.name}_{table}")
 
 
@@ -296,7 +299,7 @@ def test_a_paused_pipeline_reads_nothing_again(flow: Flow) -> None:
         session.bind()
         session.log.append(Paused(pipeline_id=session.pipeline_id, by="ana", reason="moving"))
         report = RangeJobs(session).refill(flow.table)
-    assert (report.ended, report.commit) == ("paused by ana: moving", None)
+    assert ("ana" in report.ended, "moving" in report.ended, report.commit) == (True, True, None)
     assert flow.ids() == list(range(10))
 
 

@@ -10,13 +10,14 @@ from pyspark.sql import SparkSession
 import calve.sink_core.control.publisher
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.decision import Verdict
-from calve.sink_core.errors import CommitConflict, FindingError, TableUnusable
+from calve.sink_core.error_codes.operations import DELETE_FILES, NOT_HELD, REWRITTEN
 from calve.sink_core.iceberg.files.manifests import entries_of
 from calve.sink_core.iceberg.maintenance.orphans import Listed, may_still_land, named_by_events
 from calve.sink_core.sink.range_jobs.jobs import REPLAYS, RangeJobs, RangeReport
 from calve.sink_core.tables.log.events import DataWritten
+from tests.codes import finding, raises
 from tests.damage import roll_back
-from tests.integration.range_jobs import FOREIGN, assert_proven, delete, filled, part, replay
+from tests.integration.range_jobs import assert_proven, delete, filled, part, replay
 from tests.pipelines import Died, Flow, reached
 from tests.resolving import resolved
 from tests.support import TopicFactory
@@ -64,7 +65,7 @@ def test_files_rewritten_by_others_before_its_commit_drop_the_replay_and_it_star
     flow.commit()
     replay(flow, part(flow, 7, 8))
     assert flow.ids() == list(range(30))
-    assert_proven(flow, FOREIGN)
+    assert_proven(flow, flow.table)
 
 
 def test_a_dropped_replay_stays_dropped(flow: Flow) -> None:
@@ -89,7 +90,7 @@ def test_a_replay_gives_up_when_others_rewrite_its_files_each_time(flow: Flow, m
             delete(flow, f"id = {ids.pop()}")
 
     monkeypatch.setattr(calve.sink_core.control.publisher, "reach", rewrite)
-    with pytest.raises(CommitConflict, match="others rewrote the files that it was to replace"):
+    with raises(REWRITTEN):
         replay(flow, part(flow, 2, 6))
     assert flow.ids() == [i for i in range(30) if not 6 <= i < 6 + REPLAYS]
 
@@ -117,19 +118,19 @@ def test_giving_up_makes_a_replay_stale(flow: Flow) -> None:
 
 
 def test_a_roll_back_before_its_commit_drops_the_replay(flow: Flow) -> None:
-    with reached("publish.after-commit", lambda: roll_back(flow, to=1)), pytest.raises(FindingError, match="rolled"):
+    with reached("publish.after-commit", lambda: roll_back(flow, to=1)), raises(finding("table-rolled-back")):
         replay(flow, part(flow, 2, 6))
     resolved(flow, "table-rolled-back", "accept")
     flow.produce(range(30, 32))
     flow.run()
     assert flow.ids() == [*range(20), 30, 31]
-    assert_proven(flow, "1 batches (10 rows): given up")
-    with pytest.raises(TableUnusable, match="given up by an answer to a finding"):
+    assert_proven(flow, flow.table)
+    with raises(NOT_HELD):
         replay(flow, part(flow, 10, 20))
 
 
 def test_a_refill_leaves_a_replay_out_that_was_written_for_the_table_before(flow: Flow) -> None:
-    with reached("publish.after-commit", lambda: roll_back(flow, to=1)), pytest.raises(FindingError, match="rolled"):
+    with reached("publish.after-commit", lambda: roll_back(flow, to=1)), raises(finding("table-rolled-back")):
         replay(flow, part(flow, 2, 6))
     with flow.session() as session:
         session.bind()
@@ -168,6 +169,6 @@ def test_row_deletes_by_others_before_its_commit_drop_the_replay(flow: Flow, spa
     def delete_a_row() -> None:
         spark.sql(f"DELETE FROM {name} WHERE id = 7").collect()
 
-    with reached("publish.after-commit", delete_a_row), pytest.raises(TableUnusable, match="has delete files"):
+    with reached("publish.after-commit", delete_a_row), raises(DELETE_FILES):
         replay(flow, part(flow, 2, 6))
     assert flow.spark_ids(spark) == [i for i in range(30) if i != 7]

@@ -12,6 +12,7 @@ from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.trim import trim
 from calve.sink_core.iceberg.maintenance.orphans import Listed, may_still_land
 from calve.sink_core.offsets import OffsetRange
+from calve.sink_core.sink.dead_letters.choice import CREATED_AGAIN
 from calve.sink_core.sink.dead_letters.jobs import DeadLetterReport
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs
 from calve.sink_core.sink.range_jobs.selected import Wanted
@@ -71,7 +72,7 @@ def test_dead_letters_rewritten_by_others_before_the_commit_leave_all_the_same(f
         assert replay(flow).moved == 5
     assert flow.ids() == ALL
     assert left(flow) == [(0, 13)]
-    assert_proven(flow, "the total number of rows")
+    assert_proven(flow, name)
 
 
 def test_one_table_ahead_of_the_other_is_no_violation(flow: Flow) -> None:
@@ -188,7 +189,7 @@ def test_dead_letters_rolled_back_leave_again_and_go_nowhere_twice(flow: Flow) -
     assert (report.moved, report.still_bad) == (5, 1)
     assert flow.ids() == ALL
     assert left(flow) == [(0, 13)]
-    assert_proven(flow, "1 batches (")
+    assert_proven(flow)
 
 
 def test_a_topic_created_again_leaves_its_dead_letters_where_they_are(flow: Flow) -> None:
@@ -198,8 +199,7 @@ def test_a_topic_created_again_leaves_its_dead_letters_where_they_are(flow: Flow
     resolved(flow, "topic-recreated", "restart")
     flow.run()
     report = replay(flow)
-    assert (report.moved, sum(report.left.values())) == (0, 6)
-    assert "created again" in next(iter(report.left))
+    assert (report.moved, report.left) == (0, {CREATED_AGAIN: 6})
     assert flow.ids() == [*GOOD, 100, 101, 102]
 
 
@@ -211,7 +211,7 @@ def test_the_proof_holds_after_a_trim(flow: Flow) -> None:
     with flow.session() as session:
         session.bind()
         assert trim(session, older_than_s=0).changed
-    assert_proven(flow, "2 batches against their events", "3 batches against", "4 batches against")
+    assert_proven(flow, flow.pipeline.control_topic)
     assert replay(flow).moved == 0
 
 

@@ -11,8 +11,9 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import PipelineBound
 from calve.sink_core.control.log import REQUIRED_CONFIG
 from calve.sink_core.control.trim import trim
-from calve.sink_core.errors import FindingError
+from calve.sink_core.error_codes.operations import NO_SUCH_CHOICE, NOT_POSSIBLE
 from tests import damage, support
+from tests.codes import finding, raises, says
 from tests.integration.conftest import StartBroker
 from tests.pipelines import Flow
 from tests.resolving import refused, resolve, resolved, run_and_prove
@@ -40,12 +41,13 @@ def moved_catalog(flow: Flow) -> Flow:
 def test_a_pipeline_goes_on_with_its_catalog_at_another_address(flow: Flow) -> None:
     there = moved_catalog(flow)
     said = resolved(there, "other-catalog", "move")
-    assert said["does"][0] == f"catalog: {flow.pipeline.catalog_fingerprint} → {there.pipeline.catalog_fingerprint}"
+    assert flow.pipeline.catalog_fingerprint in said["does"][0]
+    assert there.pipeline.catalog_fingerprint in said["does"][0]
     run_and_prove(there)
     assert there.ids() == list(range(20))
     first, second = flow.events(PipelineBound)
     assert (first.pipeline_id, first.control_topic_id) == (second.pipeline_id, second.control_topic_id)
-    with pytest.raises(FindingError, match="other-catalog"):
+    with raises(finding("other-catalog")):
         flow.run()
 
 
@@ -63,18 +65,13 @@ def test_a_trim_keeps_the_new_address(flow: Flow) -> None:
 
 def test_a_catalog_without_the_tables_is_refused(flow: Flow) -> None:
     other = damage.configure_another_catalog(flow)
-    refused(
-        other,
-        "other-catalog",
-        "move",
-        "move is not possible: the tables there are not those of this pipeline: table-dropped",
-    )
+    refused(other, "other-catalog", "move", NOT_POSSIBLE, "table-dropped")
 
 
 def test_a_catalog_copied_before_the_last_commit_is_refused(flow: Flow) -> None:
     there = moved_catalog(flow)
     flow.run()
-    refused(there, "other-catalog", "move", "table-restored")
+    refused(there, "other-catalog", "move", NOT_POSSIBLE, "table-restored")
 
 
 def test_a_copied_control_topic_is_answered_in_the_file(flow: Flow) -> None:
@@ -82,7 +79,7 @@ def test_a_copied_control_topic_is_answered_in_the_file(flow: Flow) -> None:
     support.create_topic(flow.bootstrap, copy.pipeline.control_topic, 1, REQUIRED_CONFIG)
     events = support.consume(flow.bootstrap, flow.pipeline.control_topic)
     support.produce(flow.bootstrap, copy.pipeline.control_topic, events)
-    refused(copy, "renamed-pipeline", "takes_over", "set takes_over, with the name that the pipeline had")
+    refused(copy, "renamed-pipeline", "takes_over", NO_SUCH_CHOICE, "takes_over")
     assert support.consume(flow.bootstrap, copy.pipeline.control_topic) == events
 
 
@@ -94,5 +91,4 @@ def test_a_pipeline_is_not_rebuilt_on_another_cluster(flow: Flow, start_broker: 
     support.produce(there.bootstrap, control, support.consume(flow.bootstrap, control))
     refused = resolve(flow.but(bootstrap=there.bootstrap), "other-cluster", "--choose", "rebuild", "--yes")
     assert refused.exit_code == 2
-    assert "other-cluster offers none" in refused.stderr
-    assert "correct bootstrap.servers" in refused.stderr
+    says(refused.stderr, NO_SUCH_CHOICE, "other-cluster", "bootstrap.servers")

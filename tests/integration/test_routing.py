@@ -15,12 +15,13 @@ from pyiceberg.types import LongType
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.error_codes.files import HISTORY_UNSET, TOO_MANY_TABLES
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.sink.dead_letters.jobs import DeadLetterJobs
 from calve.sink_core.sink.status import status
 from calve.sink_core.sink.verify.proof import verify
 from tests import support
+from tests.codes import raises
 from tests.dagster_runs import run
 from tests.pipelines import Flow
 from tests.support import TIMEOUT_S
@@ -168,7 +169,7 @@ def test_a_field_that_names_too_many_tables_stops_before_any_is_made(shop: Make,
     flow = shop({**BY_KIND, "name_from": {**BY_KIND["name_from"], "max_tables": 2}})
     create(flow, f"{prefix}.x", 1)
     produce(flow, f"{prefix}.x", sized(range(3), "a", "b", "c"))
-    with pytest.raises(ConfigError, match="names 3 tables"):
+    with raises(TOO_MANY_TABLES, 3):
         flow.run()
     with flow.iceberg() as catalog:
         assert not catalog.namespace_exists("kinds")
@@ -181,10 +182,10 @@ def test_a_name_added_later_says_what_becomes_of_the_past(shop: Make, prefix: st
     flow.run()
     produce(flow, f"{prefix}.x", [{"id": 2}])
     added = flow.but(extra={**flow.extra, "tables": [{"name": "audit.all", "auto_create": {}}, ENTITIES]})
-    with pytest.raises(ConfigError, match="history"):
+    with raises(HISTORY_UNSET, "history"):
         added.run()
     extra = {**flow.extra, "tables": [{"name": "shop.all", "auto_create": {}}, {**ENTITIES, "name": "by.{entity}"}]}
-    with pytest.raises(ConfigError, match=r"by\.x is new, and records of topic .* were published before"):
+    with raises(HISTORY_UNSET, "by.x"):
         flow.but(extra=extra).run()
     extra["tables"][1]["history"] = "none"
     later = flow.but(extra=extra)

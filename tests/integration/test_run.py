@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from pathlib import Path
@@ -16,11 +17,12 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.control.events import Paused, Resumed
 from calve.sink_core.control.rounds import Bounds
-from calve.sink_core.errors import BadRecord
+from calve.sink_core.error_codes.general import BAD_RECORD
 from calve.sink_core.sink.run import run_pipeline
 from calve.sink_core.tables.log.events import CommitComplete, DataComplete
 from calve.spark_jobs.engine import SparkEngine, session_on_spark
 from tests import support
+from tests.codes import raises
 from tests.pipelines import Flow, reached
 from tests.support import TIMEOUT_S, TopicFactory
 
@@ -112,18 +114,14 @@ def test_a_long_run_says_how_much_waits_and_for_how_long(
         report = run_pipeline(
             session, on_batch=say_batch, on_progress=lambda step: steps.append(f"{step.phase}: {step.message}")
         )
-    written = [step.partition(" in ")[0] for step in steps if step.startswith("write: ")]
-    assert written == ["write: 10 of 25 offsets", "write: 10 of 15 offsets", "write: 5 offsets"]
+    written = [re.findall(r"\d+", step.partition(" in ")[0]) for step in steps if step.startswith("write: ")]
+    assert written == [["10", "25"], ["10", "15"], ["5"]]
     said = [line.partition(")")[2] for line in capsys.readouterr().out.splitlines() if line.startswith("batch ")]
-    by = f"; written by {report.batches[0].written_by}"
-    assert all(line.startswith(by) for line in said)
-    rests = [line.removeprefix(by) for line in said]
+    by = str(report.batches[0].written_by)
+    assert all(by in line for line in said)
+    rests = [re.findall(r"\d[\d,]*\b", line.replace(by, "")) for line in said]
     rest_s = [sum(batch.seconds.values()) * batch.lag_after / 10 for batch in report.batches]
-    assert rests == [
-        f"; 15 offsets wait, {rest_s[0]:,.0f} s at this rate",
-        f"; 5 offsets wait, {rest_s[1]:,.0f} s at this rate",
-        "",
-    ]
+    assert rests == [["15", f"{rest_s[0]:,.0f}"], ["5", f"{rest_s[1]:,.0f}"], []]
 
 
 def test_a_commit_interval_leaves_the_commit_to_the_end_of_the_run(flow: Flow, engine: SparkEngine) -> None:
@@ -150,7 +148,7 @@ def test_a_run_ends_although_the_topic_never_stops(flow: Flow, engine: SparkEngi
     with reached("publish.after-commit", lambda: flow.produce(range(25, 28)), skip=1):
         report = flow.run(engine)
     assert [batch.records for batch in report.batches] == [10, 10, 5]
-    assert (report.ended, report.stopped_early) == ("caught up with its start: 3 records wait", False)
+    assert ("3" in report.ended.split(), report.stopped_early) == (True, False)
     assert flow.ids() == list(range(25))
     assert flow.run(engine).ended == "caught up"
     assert flow.ids() == list(range(28))
@@ -191,7 +189,7 @@ def test_a_bad_record_stops_a_pipeline_that_asks_for_it(flow: Flow, engine: Spar
     flow = flow.but(extra={"on_bad_record": "stop"})
     flow.produce(range(5))
     support.produce(flow.bootstrap, flow.topic, [b"{"])
-    with pytest.raises(BadRecord, match=rf"{flow.topic}\[0\] offset 5: .*\n.*dead_letter"):
+    with raises(BAD_RECORD, flow.topic, "[0]", 5, "dead_letter"):
         flow.run(engine)
     assert flow.ids() == []
     assert [event.kind for event in flow.events(DataComplete)] == ["bootstrap"]

@@ -2,6 +2,7 @@
 
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
+import re
 import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
@@ -38,7 +39,8 @@ from tests.support import TIMEOUT_S, TopicFactory
 GONE = Unreachable("no answer from broker:9092", hint="start it")
 ROLLED_BACK = FindingError("table-rolled-back", "db.events", stored="1", found="2", hint="calve resolve p.yaml")
 LOOK_TIMEOUT_S = watch.LOOK_TIMEOUT_S
-FIRST = "first run: the start positions are not in place yet"
+FIRST, CAUGHT_UP = "first run", "caught up"
+"""What a reason to start a run, and one to skip it, begin with that have no number to go by."""
 
 
 @pytest.fixture(autouse=True)
@@ -129,6 +131,16 @@ def sensor(flow: Flow, instance: DagsterInstance) -> Sensor:
     return Sensor(flow, instance)
 
 
+def names(said: str | None, *values: object) -> bool:
+    """Whether a reason has each of the values as a word of its own."""
+    words = {word.strip("():;,.") for word in (said or "").split()}
+    return {str(value) for value in values} <= words
+
+
+def last_number(said: str) -> float:
+    return float(re.findall(r"\d[\d.]*", said)[-1])
+
+
 @pytest.fixture
 def waiting(sensor: Sensor) -> Sensor:
     """Caught up once, then ten records came."""
@@ -156,7 +168,7 @@ def recreate(flow: Flow, topic: str, partitions: int, config: Mapping[str, str] 
 
 
 def test_the_first_run_is_requested_even_without_records(sensor: Sensor) -> None:
-    assert sensor.reason() == FIRST
+    assert sensor.reason().startswith(FIRST)
     assert sensor.observed == [
         (
             topic_key(sensor.flow.pipeline, sensor.flow.pipeline.config.source, sensor.flow.topic),
@@ -168,15 +180,13 @@ def test_the_first_run_is_requested_even_without_records(sensor: Sensor) -> None
 def test_a_pipeline_is_started_seen_caught_up_and_started_again(sensor: Sensor) -> None:
     flow = sensor.flow
     flow.produce(range(4))
-    assert sensor.reason() == FIRST
+    assert sensor.reason().startswith(FIRST)
     flow.run()
-    assert sensor.tick() == "caught up: no record waits"
+    assert (sensor.tick() or "").startswith(CAUGHT_UP)
     flow.produce(range(4, 8), partition=1)
-    skipped = sensor.tick() or ""
-    assert skipped.startswith("4 records wait (trigger.or_records is 10), the last publish was ")
-    assert skipped.endswith(" s ago, trigger.every is 3600 s")
+    assert names(sensor.tick(), 4, "trigger.or_records", 10, "trigger.every", 3600)
     flow.produce(range(8, 1_208))
-    assert sensor.reason() == "1,204 records wait, trigger.or_records is 10"
+    assert names(sensor.reason(), "1,204", "trigger.or_records", 10)
 
 
 def test_few_records_start_a_run_when_the_last_publish_was_long_ago(sensor: Sensor) -> None:
@@ -186,13 +196,15 @@ def test_few_records_start_a_run_when_the_last_publish_was_long_ago(sensor: Sens
     assert sensor.tick() is not None
     memory = Memory.loads(sensor.cursor)
     sensor.cursor = replace(memory, seen_s=memory.seen_s - 3_600).dumps()
-    assert sensor.reason().startswith("3 records wait, the last publish was 360")
+    reason = sensor.reason()
+    assert names(reason, 3)
+    assert any(3_600 <= int(number) < 3_610 for number in re.findall(r"\d+", reason))
 
 
 def test_what_is_published_but_not_committed_does_not_wait_in_the_source(sensor: Sensor) -> None:
     sensor.flow.produce(range(50))
     sensor.flow.publish()
-    assert sensor.tick() == "caught up: no record waits"
+    assert (sensor.tick() or "").startswith(CAUGHT_UP)
 
 
 def test_lag_and_ends_are_observed_when_they_come_and_go(waiting: Sensor) -> None:
@@ -230,9 +242,8 @@ def test_a_run_under_way_is_waited_for(waiting: Sensor, status: dg.DagsterRunSta
     tags = run_tags(waiting.flow.pipeline, INGEST)
     run = create_run_for_test(waiting.instance, "job", status=status, tags=tags)
     skipped = waiting.tick() or ""
-    assert skipped.startswith(f"10 records wait, trigger.or_records is 10; run {run.run_id[:8]} is in progress for ")
-    seconds = float(skipped.split()[-2])
-    assert 0 <= seconds < 60, "whatever time zone the instance stores"
+    assert names(skipped, 10, "trigger.or_records", run.run_id[:8])
+    assert 0 <= last_number(skipped) < 60, "whatever time zone the instance stores"
 
 
 def test_runs_of_others_do_not_matter(waiting: Sensor) -> None:
@@ -247,45 +258,43 @@ def test_after_failures_the_next_try_waits_longer_and_longer(waiting: Sensor) ->
     assert waiting.tick() is None
     waiting.fail(GONE, seconds_ago=20)
     skipped = waiting.tick() or ""
-    assert skipped.startswith("10 records wait, trigger.or_records is 10; 2 failed runs in a row (since ")
-    assert ": no answer from broker:9092 → start it; next try in " in skipped
-    assert 30 < float(skipped.split()[-2]) <= 40
+    assert names(skipped, 10, "trigger.or_records", 2)
+    assert 0 < skipped.find(GONE.message) < skipped.find(GONE.hint)
+    assert 30 < last_number(skipped) <= 40
     waiting.succeed()
     assert waiting.tick() is None
     waiting.fail(GONE)
-    assert "the last run failed (since " in (waiting.tick() or "")
+    assert GONE.message in (waiting.tick() or "")
 
 
 def test_a_failure_without_an_explanation_names_the_run(waiting: Sensor) -> None:
     waiting.fail(RuntimeError("no error of ours"))
     [record] = waiting.instance.get_run_records(limit=1)
-    assert f": see run {record.dagster_run.run_id[:8]}; next try in " in (waiting.tick() or "")
+    assert names(waiting.tick(), record.dagster_run.run_id[:8])
 
 
 def test_a_finding_stops_the_pipeline_until_somebody_answers(waiting: Sensor) -> None:
     file = waiting.flow.pipeline.path
     waiting.fail(ROLLED_BACK, seconds_ago=100_000)
     stopped = waiting.tick() or ""
-    assert "; stopped since " in stopped
-    assert stopped.endswith(f": {ROLLED_BACK.message} → calve resolve p.yaml → then calve resume {file}"), (
-        "the error, what to do about it, and how to go on"
-    )
+    places = [stopped.find(part) for part in (ROLLED_BACK.message, ROLLED_BACK.hint, f"calve resume {file}")]
+    assert -1 < places[0] < places[1] < places[2], "the error, what to do about it, and how to go on"
     tell(waiting.flow, Resumed)
     assert waiting.tick() is None
     waiting.fail(ROLLED_BACK)
-    assert "; stopped since " in (waiting.tick() or ""), "the answer was to the first"
+    assert f"calve resume {file}" in (waiting.tick() or ""), "the answer was to the first"
 
 
 def test_another_configuration_ends_a_stop(waiting: Sensor) -> None:
     waiting.fail(ROLLED_BACK)
-    assert "; stopped since " in (waiting.tick() or "")
+    assert f"calve resume {waiting.flow.pipeline.path}" in (waiting.tick() or "")
     changed = waiting.flow.but(extra={**waiting.flow.extra, "on_bad_record": "stop"})
     assert Sensor(changed, waiting.instance).tick() is None
 
 
 def test_a_pause_is_obeyed_and_told(waiting: Sensor) -> None:
     tell(waiting.flow, Paused, reason="upgrade")
-    assert waiting.tick() == "paused by ann: upgrade"
+    assert names(waiting.tick(), "ann", "upgrade")
     tell(waiting.flow, Resumed)
     assert waiting.tick() is None
 
@@ -299,11 +308,10 @@ def test_a_broker_out_of_reach_is_told_in_time_and_left_alone_for_a_while(
         begun = time.monotonic()
         told = sensor.tick() or ""
         assert time.monotonic() - begun < 6
-        assert told.startswith("describing topic nowhere: ")
-        assert "→ check `bootstrap.servers` and that the brokers run" in told
+        assert names(told, "nowhere", "`bootstrap.servers`")
         waits = sensor.tick() or ""
-        assert waits.startswith("nothing to go by since ")
-        assert f": {told}; next try in " in waits
+        assert told in waits
+        assert waits != told
         memory = Memory.loads(sensor.cursor)
         assert memory.unreachable
         assert memory.unreachable.times == times
@@ -316,11 +324,10 @@ def test_a_topic_that_is_missing_is_told_and_found_once_it_is_there(
     topic = support.unique("late")
     sensor = Sensor(Flow.create(tmp_path, broker.bootstrap, topic), instance)
     told = sensor.tick() or ""
-    assert told.startswith(f"describing topic {topic}: UNKNOWN_TOPIC_OR_PART: ")
-    assert "check the spelling of the topic" in told
+    assert names(told, topic, "UNKNOWN_TOPIC_OR_PART")
     support.create_topic(broker.bootstrap, topic)
     sensor.due()
-    assert sensor.reason() == FIRST
+    assert sensor.reason().startswith(FIRST)
 
 
 def test_pipelines_of_one_cluster_share_their_client(waiting: Sensor, tmp_path: Path) -> None:
@@ -335,56 +342,54 @@ def test_pipelines_of_one_cluster_share_their_client(waiting: Sensor, tmp_path: 
 def test_a_topic_recreated_starts_a_run_that_stops_with_the_finding(waiting: Sensor) -> None:
     flow = waiting.flow
     flow.run()
-    assert waiting.tick() == "caught up: no record waits"
+    assert (waiting.tick() or "").startswith(CAUGHT_UP)
     recreate(flow, flow.topic, 2)
-    assert waiting.reason() == f"{TopicPartition(flow.topic, 0)}: the position lies 10 beyond the end"
+    assert names(waiting.reason(), TopicPartition(flow.topic, 0), 10)
     anew = Sensor(flow, waiting.instance)
-    assert anew.reason().startswith(f"topic-recreated: {flow.topic}: stored topic id ")
+    assert names(anew.reason(), "topic-recreated", flow.topic)
     job = waiting.defs.resolve_job_def(job_name(flow.pipeline, INGEST))
     done = job.execute_in_process(instance=waiting.instance, raise_on_error=False)
     assert not done.success
     for sensor in (waiting, anew):
         stopped = sensor.tick() or ""
-        assert f": topic-recreated: {flow.topic}: stored topic id " in stopped
-        assert (
-            f"→ calve resolve {flow.pipeline.path} topic-recreated --subject {flow.topic} --choose restart" in stopped
-        )
+        assert names(stopped, "topic-recreated", flow.topic)
+        assert f"calve resolve {flow.pipeline.path} topic-recreated --subject {flow.topic} --choose restart" in stopped
 
 
 def test_new_partitions_are_read(waiting: Sensor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "_TOPICS_EVERY_S", 0.0)
     flow = waiting.flow
     flow.run()
-    assert waiting.tick() == "caught up: no record waits"
+    assert (waiting.tick() or "").startswith(CAUGHT_UP)
     flow.admin.create_partitions([NewPartitions(flow.topic, 5)])[flow.topic].result(TIMEOUT_S)
     for partition in (2, 3, 4):
         flow.produce(range(4), partition=partition)
-    assert waiting.reason() == "12 records wait, trigger.or_records is 10"
+    assert names(waiting.reason(), 12, "trigger.or_records", 10)
 
 
 def test_a_control_topic_recreated_under_the_sensor_starts_a_run_that_names_it(waiting: Sensor) -> None:
     flow = waiting.flow
     flow.run()
-    assert waiting.tick() == "caught up: no record waits"
+    assert (waiting.tick() or "").startswith(CAUGHT_UP)
     recreate(flow, flow.pipeline.control_topic, 1, CREATED_CONFIG)
-    assert waiting.reason().startswith("control-topic-truncated: ")
-    assert waiting.reason() == FIRST, "by the log as it is now; the run looks at the tables as well"
+    assert names(waiting.reason(), "control-topic-truncated")
+    assert waiting.reason().startswith(FIRST), "by the log as it is now; the run looks at the tables as well"
     job = waiting.defs.resolve_job_def(job_name(flow.pipeline, INGEST))
     assert not job.execute_in_process(instance=waiting.instance, raise_on_error=False).success
-    assert "control-topic-recreated: " in (waiting.tick() or "")
+    assert names(waiting.tick(), "control-topic-recreated")
 
 
 def test_a_control_topic_deleted_under_the_sensor_does_not_silence_it(waiting: Sensor) -> None:
     flow = waiting.flow
     flow.run()
-    assert waiting.tick() == "caught up: no record waits"
+    assert (waiting.tick() or "").startswith(CAUGHT_UP)
     for done in flow.admin.delete_topics([flow.pipeline.control_topic]).values():
         done.result(TIMEOUT_S)
     deadline = time.monotonic() + TIMEOUT_S
     # A broker answers for a deleted topic until it hears of it.
-    while (told := waiting.tick() or "").startswith("caught up"):
+    while (told := waiting.tick() or "").startswith(CAUGHT_UP):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     assert flow.pipeline.control_topic in told
     waiting.due()
-    assert waiting.reason() == FIRST
+    assert waiting.reason().startswith(FIRST)

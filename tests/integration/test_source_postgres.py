@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.errors import RetriableError
+from calve.sink_core.error_codes.source import STILL_WRITING
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.source.base import Limits, Rows
 from calve.sink_core.source.plane import SourcePlane
@@ -20,6 +20,7 @@ from calve.sink_core.source.postgres.log import AT_MOST
 from calve.sink_core.source.postgres.visibility import lsn_of
 from calve.sink_core.source.run import SourceReport, run_steps
 from tests import support
+from tests.codes import raises
 from tests.launch import forked
 from tests.logged import ITEMS, Logged
 from tests.postgres import Postgres, postgres
@@ -151,7 +152,7 @@ def test_rows_of_a_table_wait_for_transactions_that_wrote_before_it_was_publishe
     with logged.session() as late:
         late.execute("BEGIN; INSERT INTO more VALUES (1, 'in no log: the table was not published')")
         logged.sql(f"ALTER PUBLICATION {logged.name} ADD TABLE {logged.name}.more", "INSERT INTO more VALUES (2, 'b')")
-        with pytest.raises(RetriableError, match="was writing before this table was published"):
+        with raises(STILL_WRITING):
             logged.run()
         late.execute("COMMIT")
     logged.run()
@@ -189,10 +190,8 @@ def test_rows_alone_are_tombstoned_and_what_they_can_not_say_goes_to_the_dead_le
     ]
     assert logged.records("keyless", partitions=1) == [(None, {"what": "x"})]
     [letter] = support.messages(logged.bootstrap, f"{logged.name}.dead")
-    assert (
-        dict(letter.headers() or ())["calve.error"]
-        == f"TRUNCATE of {logged.name}.items: shape row can't say it".encode()
-    )
+    error = bytes(dict(letter.headers() or ())["calve.error"]).decode()
+    assert ("TRUNCATE" in error, f"{logged.name}.items" in error) == (True, True)
 
 
 def test_a_large_value_that_did_not_change_is_named_or_comes_with_the_old_row(made: Make) -> None:
@@ -250,5 +249,5 @@ def test_a_run_ends_with_what_was_there_when_it_began(made: Make) -> None:
         # Somebody writes all the while.
         logged.sql("INSERT INTO items VALUES (2, 'b')")
         assert not list(steps)
-    assert report.ended.startswith("caught up with its start")
-    assert logged.run().records == 1
+    assert not report.stopped_early
+    assert logged.run().records == 1, "what was written since"

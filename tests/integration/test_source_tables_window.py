@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import threading
 import time
 from collections import Counter
@@ -16,11 +17,12 @@ import pytest
 from psycopg2.extensions import connection
 
 from bench import late_commits
-from calve.sink_core.errors import ConfigError, FindingError
+from calve.sink_core.error_codes.source import DATABASE_REFUSED, WAY_DOES_NOT_FIT
 from calve.sink_core.source.base import Limits, Work
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.tables import window
 from calve.sink_core.source.tables.window import FAR, ROUND
+from tests.codes import finding, raises
 from tests.postgres import Postgres, postgres, program
 from tests.queried import MANY, Asking, as_server, given, stopped, until
 
@@ -66,10 +68,10 @@ def test_a_transaction_that_commits_late_is_read_when_it_has(server: Postgres) -
         assert asking.rows() == []
         with Asking(server.url, T) as another:
             assert _ids(another.rows()) == [1]
-        until(lambda: "open for" in asking.look()[1])
+        until(lambda: str(late.info.backend_pid) in asking.look()[1])
         rows, what = asking.look()
         assert rows == 0
-        assert f"waits for its end (pid {late.info.backend_pid}, open for" in what
+        assert int(re.findall(r"\d+", what)[-1]) < 600, "for so many seconds"
         late.commit()
         assert asking.look() == (2, "2 rows")
         assert _ids(asking.rows()) == [2, 3]
@@ -237,7 +239,7 @@ def test_partitions_are_one_table_and_views_none(server: Postgres) -> None:
         assert _ids(asking.rows()) == [1, 11]
         given(server.url, "UPDATE p SET id = 12 WHERE id = 1")
         assert _ids(asking.rows()) == [12]
-    with Asking(server.url, {"table": "public.w"}) as asking, pytest.raises(ConfigError, match="is or has a view"):
+    with Asking(server.url, {"table": "public.w"}) as asking, raises(WAY_DOES_NOT_FIT):
         asking.look()
 
 
@@ -266,19 +268,19 @@ def test_a_database_that_was_restored_is_found(by: int, server: Postgres) -> Non
         now = asking.offset("public.t")["xid"]
         asking.stored[PARTITION] = FlatMap({"xid": now + by})
         for look in (asking.rows, asking.look):
-            with pytest.raises(FindingError, match="database-restored") as raised:
+            with raises(finding("database-restored")) as raised:
                 look()
             assert (raised.value.stored, raised.value.found) == (f"xid {now + by}", f"xid {now}")
         # A task that is led to a server that is behind.
         work = Work(PARTITION, None, FlatMap({"xid": now + 1}))
-        with pytest.raises(FindingError, match="database-restored"):
+        with raises(finding("database-restored")):
             list(asking.source.read(work))
 
 
 def test_a_user_without_rights_reads_what_is_granted(server: Postgres) -> None:
     given(server.url, "DROP ROLE IF EXISTS joe", "CREATE ROLE joe LOGIN", "INSERT INTO t DEFAULT VALUES")
     url = server.url.replace("//calve@", "//joe@")
-    with Asking(url, T) as asking, pytest.raises(ConfigError, match="permission denied for table t"):
+    with Asking(url, T) as asking, raises(DATABASE_REFUSED):
         asking.rows()
     given(server.url, "GRANT SELECT ON t TO joe")
     with Asking(url, T) as asking, Asking(server.url, T) as owner, _open(server) as late, late.cursor() as cursor:
@@ -287,7 +289,7 @@ def test_a_user_without_rights_reads_what_is_granted(server: Postgres) -> None:
         cursor.execute("INSERT INTO t DEFAULT VALUES")
         given(server.url, "INSERT INTO t DEFAULT VALUES")
         # He sees whose it is, not since when.
-        assert f"waits for its end (pid {late.info.backend_pid})" in asking.look()[1]
+        assert re.findall(r"\d+", asking.look()[1])[-1] == str(late.info.backend_pid)
         assert _ids(asking.rows()) == [1]
 
 
@@ -309,7 +311,7 @@ def test_ids_that_have_gone_round_are_told_and_no_row_is_lost() -> None:
             given(server.url, "INSERT INTO t (id) VALUES (300)")
             assert _ids(asking.rows()) == [300]
             support = asking.source.exactly_once()
-            assert (support.exactly_once, "ids in rows begin anew" in support.why_not) == (False, True)
+            assert (support.exactly_once, "public.t" in support.why_not) == (False, True)
             # What initdb wrote, and pg_upgrade froze long ago, has ids that nobody gets: below the first of a round.
             with Asking(server.url, {"table": "pg_catalog.pg_am"}) as catalog:
                 assert len(catalog.rows()) > 3

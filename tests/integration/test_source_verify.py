@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,12 @@ from confluent_kafka.admin import AdminClient
 from dagster import DagsterInstance
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED
+from calve.sink_core.error_codes.files import NOT_RUN_YET
+from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED
 from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.verify import SourceProof, verify
 from tests import support
+from tests.codes import says
 from tests.dagster_runs import run_of
 from tests.launch import calve
 from tests.source_flow import Made, all_sent, document, lines_of, write_offset
@@ -67,9 +70,9 @@ def test_a_topic_that_was_made_anew_is_proven_from_then_on(made: Made) -> None:
 
 def test_an_offset_that_somebody_moved_is_a_fault_with_both(made: Made) -> None:
     write_offset(made, made.pipeline.offsets_topic, made.key("b"), {"line": 1})
-    assert proof(made, deep=False).faults == (
-        'source-offset-moved: {"file":"b.txt"}: stored {"line":2}, found {"line":1}',
-    )
+    [fault] = proof(made, deep=False).faults
+    for value in ("source-offset-moved", '{"file":"b.txt"}', '{"line":2}', '{"line":1}'):
+        assert value in fault
 
 
 def test_what_was_in_the_offsets_topic_before_is_nobody_s_fault(made: Made) -> None:
@@ -84,25 +87,27 @@ def test_records_that_are_missing_are_found_with_their_offsets(made: Made) -> No
         # As if one more had been sent than is there.
         plane.log.state.written[at] = [replace(runs[0], records=6), *runs[1:]]
         found = verify(plane, deep=True)
-    assert [each.faults for each in found.partitions] == [("[0, 5): 6 records were sent, 5 are there",)]
+    [(fault,)] = [each.faults for each in found.partitions]
+    assert re.findall(r"\d+", fault) == ["0", "5", "6", "5"]
 
 
 def test_what_the_command_says(made: Made) -> None:
     said = document("verify", made.file, "--deep")
     assert (said["proven"], said["records"], said["partitions"][0]["records_read"]) == (True, 10, 10)
-    assert "proven by control topic and source offsets" in calve("verify", made.file).stdout
+    assert calve("verify", made.file).returncode == EXIT_DONE
     write_offset(made, made.pipeline.offsets_topic, made.key("b"), None)
     wrong = calve("verify", made.file, "--json")
     assert wrong.returncode == EXIT_STOPPED
-    assert json.loads(wrong.stdout)["faults"] == [
-        'source-offset-moved: {"file":"b.txt"}: stored {"line":2}, found none'
-    ]
+    [fault] = json.loads(wrong.stdout)["faults"]
+    for value in ("source-offset-moved", '{"file":"b.txt"}', '{"line":2}'):
+        assert value in fault
 
 
 def test_a_source_that_has_not_run_has_nothing_to_prove(broker: Broker, tmp_path: Path) -> None:
-    said = calve("verify", lines_of(broker, tmp_path).file)
+    made = lines_of(broker, tmp_path)
+    said = calve("verify", made.file)
     assert said.returncode == EXIT_BAD_INPUT
-    assert "has not run yet" in said.stdout + said.stderr
+    says(said.stdout + said.stderr, NOT_RUN_YET, made.pipeline.name)
 
 
 def test_the_jobs_of_proof_and_positions_in_dagster(made: Made, instance: DagsterInstance) -> None:

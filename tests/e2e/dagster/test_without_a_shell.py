@@ -171,13 +171,12 @@ def test_a_pause_made_in_the_ui_holds_the_command_line(operated: Operated, page:
     flow = operated.paused
     launch(page, operated, flow, PAUSE, reason="a look at the data", wait=True)
     succeeds(page)
-    expect(page.get_by_text("no batch is in progress")).to_be_visible()
     flow.produce(range(10, 15))
     held = forked("run", flow.pipeline.path)
     assert (held.returncode, "a look at the data" in held.stdout) == (0, True), held.stdout + held.stderr
     assert flow.ids() == list(range(10))
     launch(page, operated, flow, RESUME)
-    expect(page.get_by_text("resumed; it was paused since").first).to_be_visible()
+    expect(page.get_by_text("a look at the data").first).to_be_visible()
     assert forked("run", flow.pipeline.path).returncode == 0
     assert flow.ids() == list(range(15))
 

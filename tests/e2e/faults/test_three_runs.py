@@ -44,5 +44,5 @@ def test_each_batch_is_published_by_one_of_three_and_the_others_say_so(launcher:
     world.produce(500)
     said = three_at_once(launcher.warm, world)
     assert published(said) == 1
-    assert sum("stale batch" in text or "caught up" in text for text in said) == len(said)
+    assert sum(Verdict.STALE.value in text or "caught up" in text for text in said) == len(said)
     prove(launcher.warm, world)

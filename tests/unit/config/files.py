@@ -1,12 +1,19 @@
-"""The least that a pipeline file and its connections hold."""
+"""The least that a pipeline file and its connections hold, and how a fault of one is expected."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+from pydantic import ValidationError
+
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.error_codes.files import SETTINGS
+from tests.codes import raises
 
 CONNECTIONS: dict[str, Any] = {
     "deployment": "dev",
@@ -23,3 +30,26 @@ PIPELINE: dict[str, Any] = {
 
 Write = Callable[..., Path]
 Load = Callable[..., SinkPipeline]
+
+
+@contextmanager
+def refused(file: str, key: str, *values: object) -> Generator[None]:
+    """Expect that the first fault that is said is of this key of the file, and names each of the values."""
+    with raises(SETTINGS) as caught:
+        yield
+    first = caught.value.message.splitlines()[0]
+    place = re.match(rf".*{re.escape(file)}:\d+: {re.escape(key)}: ", first)
+    assert place, f"not of {key}: {first}"
+    missing = [str(value) for value in values if str(value) not in first[place.end() :]]
+    assert not missing, f"without {missing}: {first}"
+
+
+@contextmanager
+def invalid(key: str, *values: object) -> Generator[None]:
+    """Expect that a model refuses what it is given for this key, and nothing else, and names each of the values."""
+    with pytest.raises(ValidationError) as caught:
+        yield
+    faults = [(".".join(map(str, fault["loc"])), fault["msg"]) for fault in caught.value.errors(include_url=False)]
+    assert [place for place, _ in faults] == [key], faults
+    missing = [str(value) for value in values if str(value) not in faults[0][1]]
+    assert not missing, f"without {missing}: {faults[0][1]}"

@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from calve.sink_core.error_codes.files import SETTINGS
-from calve.sink_core.errors import ConfigError
-from tests.codes import raises
-from tests.unit.config.files import Load
+from tests.unit.config.files import Load, refused
 
 HUDI = {"warehouse": "/data/hudi"}
 UPSERT = {"mode": "upsert", "key": ["id"], "on_moved_key": "ignore"}
@@ -30,34 +27,34 @@ def test_a_hudi_table_needs_little(loaded: Load) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tables", "says"),
+    ("tables", "named"),
     [
-        (table(mode="upsert", key=["id"]), r"tables\.0\.on_moved_key: a Hudi table's rows are not looked at"),
-        (table(**UPSERT, write_mode="merge"), r"tables\.0\.write_mode: Hudi brings changes into its tables itself"),
+        (table(mode="upsert", key=["id"]), ["tables.0.on_moved_key", "ignore"]),
+        (table(**UPSERT, write_mode="merge"), ["tables.0.write_mode", "hudi.type"]),
         (
             table(mode="upsert", key=["id"], order_by="at.ms"),
-            r"order_by: the ordering field of a Hudi table is a column",
+            ["tables.0.order_by"],
         ),
-        (table(kafka_column=False), r"tables\.0\.kafka_column: a Hudi table needs the column _kafka"),
-        (table(evolve=["widen"]), r"tables\.0\.evolve: a Hudi table is only given columns: leave out widen"),
-        (table(auto_create={"sort_order": ["id"]}), r"auto_create\.sort_order: .* clustering sorts them"),
-        (table(auto_create={"location": "/x"}), r"auto_create\.location: a Hudi table is where its name says"),
-        (table(auto_create={"properties": {"a": "b"}}), r"auto_create\.properties: these are Iceberg's"),
-        (table(auto_create={"identifier_fields": ["id"]}), r"auto_create\.identifier_fields: .* by its Kafka position"),
+        (table(kafka_column=False), ["tables.0.kafka_column", "_kafka"]),
+        (table(evolve=["widen"]), ["tables.0.evolve", "widen"]),
+        (table(auto_create={"sort_order": ["id"]}), ["tables.0.auto_create.sort_order"]),
+        (table(auto_create={"location": "/x"}), ["tables.0.auto_create.location"]),
+        (table(auto_create={"properties": {"a": "b"}}), ["tables.0.auto_create.properties"]),
+        (table(auto_create={"identifier_fields": ["id"]}), ["tables.0.auto_create.identifier_fields"]),
         (
             table(auto_create={"partition_by": ["day(at)"]}),
-            r"partition_by\.0: a Hudi table is partitioned",
+            ["tables.0.auto_create.partition_by.0"],
         ),
-        ([{"name": "air.flights", "hudi": {"type": "merge_on_read"}}], r"tables\.0\.hudi: goes with format: hudi"),
+        ([{"name": "air.flights", "hudi": {"type": "merge_on_read"}}], ["tables.0.hudi", "format: hudi"]),
     ],
 )
-def test_what_has_no_meaning_is_refused(loaded: Load, tables: list[dict[str, Any]], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
+def test_what_has_no_meaning_is_refused(loaded: Load, tables: list[dict[str, Any]], named: list[str]) -> None:
+    with refused("pipeline.yaml", *named):
         loaded(hudi=HUDI, tables=tables)
 
 
 def test_where_the_tables_are_must_be_said(loaded: Load) -> None:
-    with raises(SETTINGS, "hudi", "air.flights"):
+    with refused("pipeline.yaml", "hudi", "air.flights"):
         loaded(tables=table())
 
 
@@ -72,5 +69,5 @@ def test_records_may_change_its_rows(loaded: Load) -> None:
 
 def test_values_that_were_not_sent_are_not_kept(loaded: Load) -> None:
     settings = {"mode": "cdc", "key": ["id"], "on_moved_key": "ignore", "unavailable_value": "keep-old"}
-    with raises(SETTINGS, "unavailable_value"):
+    with refused("pipeline.yaml", "tables.0.unavailable_value"):
         loaded(hudi=HUDI, tables=table(**settings))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,11 +13,12 @@ import yaml
 from calve.sink_core.config.load import load
 from calve.sink_core.config.references import redact, resolve
 from calve.sink_core.config.topics import StartAtGroup, StartAtTimestamp
-from calve.sink_core.error_codes.files import NO_SUCH_FILE, SETTINGS
+from calve.sink_core.error_codes.code import ErrorCode
+from calve.sink_core.error_codes.files import NO_SUCH_FILE, SETTINGS, UNREADABLE_FILE, WHICH_DOCUMENT
 from calve.sink_core.error_codes.records import SCHEMA_FILE
 from calve.sink_core.errors import ConfigError
 from tests.codes import raises
-from tests.unit.config.files import CONNECTIONS, PIPELINE, Load, Write
+from tests.unit.config.files import CONNECTIONS, PIPELINE, Load, Write, refused
 
 
 def test_a_short_file_is_enough(loaded: Load) -> None:
@@ -93,55 +93,58 @@ def _upsert(**changes: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "named"),
     [
-        ({"batch": {"max_recrods": 5}}, "batch.max_recrods: unknown; did you mean max_records?"),
-        ({"zzz": 5}, "zzz: unknown; known here: batch, catalog, commit,"),
-        ({"<key>": 5}, "<key>: unknown; "),
-        ({"branch": "audit"}, "branch: unknown; "),
-        ({"tables": [{"name": "air.flights", "branch": "audit"}]}, "tables.0.branch: unknown; "),
-        ({"name": "Flights"}, "name: 'Flights' doesn't match ^[a-z][a-z0-9_]{0,40}$"),
-        ({"kind": ["sink"]}, "kind: known here: mirror, sink"),
-        ({"kind": "sync"}, "kind: 'sync' is no kind; known here: mirror, sink"),
-        (_source(topics=[]), "source: needs topics, or topics_regex; neither given"),
-        (_source(topics=["a", "a"]), "source.topics: a is named 2 times; name each topic once"),
-        (_source(topics_regex="("), "source.topics_regex: '(' is no regular expression"),
+        ({"batch": {"max_recrods": 5}}, ["batch.max_recrods", "max_records"]),
+        ({"zzz": 5}, ["zzz", "batch", "catalog", "commit"]),
+        ({"<key>": 5}, ["<key>", "batch", "catalog", "commit"]),
+        ({"branch": "audit"}, ["branch", "batch"]),
+        ({"tables": [{"name": "air.flights", "branch": "audit"}]}, ["tables.0.branch", "auto_create", "write_mode"]),
+        ({"name": "Flights"}, ["name", "'Flights'", "^[a-z][a-z0-9_]{0,40}$"]),
+        ({"kind": ["sink"]}, ["kind", "mirror", "sink"]),
+        ({"kind": "sync"}, ["kind", "'sync'", "mirror", "sink"]),
+        (_source(topics=[]), ["source", "topics_regex"]),
+        (_source(topics=["air", "air"]), ["source.topics", "air", "2"]),
+        (_source(topics_regex="("), ["source.topics_regex", "'('"]),
         (
             {**_source(value={"type": "string"}), "tables": [{"name": "a.b", "where": {"field": "x", "matches": "y"}}]},
-            "tables.0.where: a value of type string has no fields",
+            ["tables.0.where", "string"],
         ),
-        (_source(value={"type": "protobuf"}), "source.value: protobuf needs registry"),
-        (_source(value={"type": "json_schema", "registry": "m", "schema": "a"}), "json_schema needs registry, without"),
+        (_source(value={"type": "protobuf"}), ["source.value", "protobuf", "registry"]),
+        (
+            _source(value={"type": "json_schema", "registry": "m", "schema": "a"}),
+            ["source.value", "json_schema", "registry", "schema"],
+        ),
         (
             _source(value={"type": "connect_json", "registry": "m"}),
-            "registry goes with type: avro, json_schema or protobuf; leave it out for connect_json",
+            ["source.value", "connect_json", "registry"],
         ),
-        (_source(value={"type": "avro"}), "source.value: avro needs exactly one of registry and schema, neither given"),
+        (_source(value={"type": "avro"}), ["source.value", "avro", "registry", "schema"]),
         (
             _source(value={"type": "avro", "registry": "main", "schema": "a.avsc"}),
-            "source.value: avro needs exactly one of registry and schema, both given",
+            ["source.value", "avro", "registry", "schema"],
         ),
-        (_source(value={"schema": "a.avsc"}), "source.value: schema goes with type: avro; leave it out for json"),
+        (_source(value={"schema": "a.avsc"}), ["source.value", "schema", "avro", "json"]),
         (
             _source(value={"type": "avro", "registry": "mian"}),
-            "source.value.registry: connections.yaml has no registry named 'mian' (it has none)",
+            ["source.value.registry", "connections.yaml", "'mian'"],
         ),
-        (_source(key={"type": "json"}), "source.key: json needs as"),
-        (_source(key={"type": "string", "as": "long"}), "source.key: string is read as it is; leave as out"),
-        (_source(key={"type": "avro", "as": "long"}), "source.key: avro needs exactly one of registry and schema"),
+        (_source(key={"type": "json"}), ["source.key", "json"]),
+        (_source(key={"type": "string", "as": "long"}), ["source.key", "string"]),
+        (_source(key={"type": "avro", "as": "long"}), ["source.key", "avro", "registry", "schema"]),
         (
             _source(formats=[{"topics": ["flights"], "key": {"type": "avro", "as": "long", "registry": "mian"}}]),
-            "source.formats.0.key.registry: connections.yaml has no registry named 'mian'",
+            ["source.formats.0.key.registry", "connections.yaml", "'mian'"],
         ),
-        (_source(formats=[{"key": {"type": "none"}}]), "source.formats.0: needs topics, or topics_regex; neither"),
-        (_source(formats=[{"topics": ["flights"]}]), "source.formats.0: needs key, or value; neither given"),
+        (_source(formats=[{"key": {"type": "none"}}]), ["source.formats.0", "topics_regex"]),
+        (_source(formats=[{"topics": ["flights"]}]), ["source.formats.0", "key", "value"]),
         (
             _source(formats=[{"topics": ["other"], "key": {"type": "none"}}]),
-            "source.formats.0.topics: other is not a topic of source",
+            ["source.formats.0.topics", "other"],
         ),
         (
             _source(formats=[{"topics_regex": "other.*", "key": {"type": "none"}}]),
-            "source.formats.0.topics_regex: no topic of source matches",
+            ["source.formats.0.topics_regex"],
         ),
         (
             _source(
@@ -150,152 +153,152 @@ def _upsert(**changes: object) -> dict[str, object]:
                     {"topics_regex": "fl.*", "value": {"type": "string"}},
                 ]
             ),
-            "source.formats.1: flights is of formats.0 as well; leave it out of one",
+            ["source.formats.1", "flights", "formats.0"],
         ),
         (
             {
                 **_source(formats=[{"topics": ["flights"], "value": {"type": "bytes"}}]),
                 "tables": [{"name": "a.b", "where": {"field": "x", "matches": "y"}}],
             },
-            "tables.0.where: a value of type bytes has no fields",
+            ["tables.0.where", "bytes"],
         ),
-        (_source(start="first"), "source.start: input should be 'earliest' or 'latest'; given 'first'"),
-        (_source(start={"timestamp": "2026-01-31T00:00:00"}), "source.start.timestamp: input should have timezone"),
-        (_source(start={"group": "g", "timestmp": 1}), "source.start.timestmp: unknown; did you mean timestamp?"),
-        (_source(kafka="mian"), "source.kafka: connections.yaml has no kafka named 'mian' (it has main); did you mean"),
-        (_source(kafka={"client.id": "x"}), "source.kafka.bootstrap.servers: missing"),
-        ({"catalog": {"uri": "http://c"}}, "catalog: has no type; set type: rest, sql, hive or glue"),
-        ({"spark": "small"}, "spark: connections.yaml has no spark named 'small' (it has big); known here: big"),
-        ({"spark": {"conf": {}}}, "spark: needs exactly one of master and remote, neither given"),
-        ({"spark": {"master": "a", "remote": "b"}}, "spark: needs exactly one of master and remote, both given"),
-        ({"tables": []}, "tables: is empty; name at least one"),
-        ({"tables": [{"name": "flights"}]}, "tables.0.name: 'flights' isn't a table name; write namespace.table"),
+        (_source(start="first"), ["source.start", "'earliest'", "'latest'", "'first'"]),
+        (_source(start={"timestamp": "2026-01-31T00:00:00"}), ["source.start.timestamp", "'2026-01-31T00:00:00'"]),
+        (_source(start={"group": "g", "timestmp": 1}), ["source.start.timestmp", "timestamp"]),
+        (_source(kafka="mian"), ["source.kafka", "connections.yaml", "'mian'", "main"]),
+        (_source(kafka={"client.id": "x"}), ["source.kafka.bootstrap.servers"]),
+        ({"catalog": {"uri": "http://c"}}, ["catalog", "type", "rest", "sql", "hive", "glue"]),
+        ({"spark": "small"}, ["spark", "connections.yaml", "'small'", "big"]),
+        ({"spark": {"conf": {}}}, ["spark", "master", "remote"]),
+        ({"spark": {"master": "a", "remote": "b"}}, ["spark", "master", "remote"]),
+        ({"tables": []}, ["tables"]),
+        ({"tables": [{"name": "flights"}]}, ["tables.0.name", "'flights'"]),
         (
             {"tables": [{"name": "a.b", "mode": "merge"}]},
-            "tables.0.mode: merge is a way to write: say mode: upsert or cdc, and write_mode: merge",
+            ["tables.0.mode", "merge", "upsert", "cdc", "write_mode: merge"],
         ),
-        ({"tables": [{"name": "a.b", "key": ["id"]}]}, "tables.0.key: goes with mode: upsert or cdc"),
-        (_upsert(key=["id", "id"]), "tables.0.key: names a column twice"),
-        (_upsert(key=["a.id"]), "tables.0.key.0: 'a.id' isn't a column"),
-        (_upsert(key="id"), "tables.0.key: "),
+        ({"tables": [{"name": "a.b", "key": ["id"]}]}, ["tables.0.key", "upsert", "cdc"]),
+        (_upsert(key=["id", "id"]), ["tables.0.key"]),
+        (_upsert(key=["a.id"]), ["tables.0.key.0", "'a.id'"]),
+        (_upsert(key="id"), ["tables.0.key", "'kafka'", "'id'"]),
         (
             _upsert(key="kafka") | _source(key={"type": "none"}),
-            "tables.0.key: kafka needs keys; source.key, or that of a topic in source.formats, has type: none",
+            ["tables.0.key", "kafka", "source.key", "source.formats", "type: none"],
         ),
         (
             _upsert(key="kafka", mode="cdc") | _source(value={"type": "string"}),
-            "tables.0.mode: a value of type string says nothing of what became of a row",
+            ["tables.0.mode", "string"],
         ),
-        (_upsert(key=None, auto_create={}), "tables.0.key: missing; a table that is created for mode: upsert needs it"),
-        ({"tables": [{"name": "a.b", "deletes": "soft"}]}, "tables.0.deletes: goes with mode: upsert or cdc"),
-        (_upsert(order_by="lsn") | {"commit": {"every": "1m"}}, "tables.0.order_by: needs commit.every: batch: each"),
-        (_upsert() | {"commit": {"every": "1m"}}, "tables.0.on_moved_key: stop needs commit.every: batch: each batch"),
-        (_upsert(auto_create={}, kafka_column=False), "tables.0.on_moved_key: stop needs the column _kafka of a table"),
-        ({"tables": [{"name": "a.b", "order_by": "lsn"}]}, "tables.0.order_by: goes with mode: upsert or cdc"),
+        (_upsert(key=None, auto_create={}), ["tables.0.key", "mode: upsert"]),
+        ({"tables": [{"name": "a.b", "deletes": "soft"}]}, ["tables.0.deletes", "upsert", "cdc"]),
+        (_upsert(order_by="lsn") | {"commit": {"every": "1m"}}, ["tables.0.order_by", "commit.every: batch"]),
+        (_upsert() | {"commit": {"every": "1m"}}, ["tables.0.on_moved_key", "commit.every: batch"]),
+        (_upsert(auto_create={}, kafka_column=False), ["tables.0.on_moved_key", "_kafka"]),
+        ({"tables": [{"name": "a.b", "order_by": "lsn"}]}, ["tables.0.order_by", "upsert", "cdc"]),
         (
             _upsert(mode="cdc", unavailable_value="keep-old"),
-            "tables.0.unavailable_value: keep-old needs mode: cdc and write_mode: merge: only a merge looks at the row",
+            ["tables.0.unavailable_value", "keep-old", "mode: cdc", "write_mode: merge"],
         ),
-        (_upsert(write_mode="merge", unavailable_value="keep-old"), "tables.0.unavailable_value: keep-old needs mode:"),
+        (_upsert(write_mode="merge", unavailable_value="keep-old"), ["tables.0.unavailable_value", "mode: cdc"]),
         (
             _upsert(mode="cdc", write_mode="merge", unavailable_value="keep-old", order_by="ts_ms", deletes="soft"),
-            "tables.0.unavailable_value: keep-old goes without order_by: a late change may have the value that a newer",
+            ["tables.0.unavailable_value", "keep-old", "order_by"],
         ),
-        (_upsert(mode="cdc", order_by="ts_ms"), "tables.0.order_by: needs deletes: soft with mode: cdc"),
-        (_upsert(mode="cdc", order_by="after.at", deletes="soft"), "tables.0.order_by: names a field of the row"),
-        (_upsert(mode="cdc", envelope="maxwell"), "tables.0.envelope: "),
-        (_upsert(op_field="Op"), "tables.0.op_field: goes with mode: cdc; other records don't say"),
+        (_upsert(mode="cdc", order_by="ts_ms"), ["tables.0.order_by", "deletes: soft", "mode: cdc"]),
+        (_upsert(mode="cdc", order_by="after.at", deletes="soft"), ["tables.0.order_by", "source.lsn"]),
+        (_upsert(mode="cdc", envelope="maxwell"), ["tables.0.envelope", "'maxwell'"]),
+        (_upsert(op_field="Op"), ["tables.0.op_field", "mode: cdc"]),
         (
             _upsert(mode="cdc", op_field="Op", envelope="dms"),
-            "tables.0.op_field: stands in place of envelope, which is",
+            ["tables.0.op_field", "envelope", "dms"],
         ),
-        (_upsert(mode="cdc", op_field="Op", order_by="at"), "tables.0.order_by: needs deletes: soft with mode: cdc"),
-        (_upsert(history="replay"), "tables.0.history: replay would put old records over newer ones"),
-        (_upsert(mode="cdc", evolve=["make_optional"]), "tables.0.evolve: make_optional could make the key optional"),
-        (_upsert(evolve=["make_optional"]), "tables.0.evolve: make_optional could make the key optional"),
+        (_upsert(mode="cdc", op_field="Op", order_by="at"), ["tables.0.order_by", "deletes: soft", "mode: cdc"]),
+        (_upsert(history="replay"), ["tables.0.history", "replay", "mode: upsert"]),
+        (_upsert(mode="cdc", evolve=["make_optional"]), ["tables.0.evolve", "make_optional", "mode: cdc"]),
+        (_upsert(evolve=["make_optional"]), ["tables.0.evolve", "make_optional", "mode: upsert"]),
         (
             _upsert() | {"table_defaults": {"evolve": ["make_optional"]}},
-            "tables.0.evolve: make_optional could make the key optional",
+            ["tables.0.evolve", "make_optional", "mode: upsert"],
         ),
-        (_upsert(where={"field": "x", "matches": "y"}), "tables.0.where: not available yet with mode: upsert"),
+        (_upsert(where={"field": "x", "matches": "y"}), ["tables.0.where", "mode: upsert"]),
         (
             _upsert(mode="cdc", where={"field": "after.country", "matches": "nl"}),
-            "tables.0.where: not available yet with mode: cdc: a record that is left out may be a row's last change; "
-            "only by which table it is of: source.db, source.schema, source.table",
+            ["tables.0.where", "mode: cdc", "source.db", "source.schema", "source.table"],
         ),
         (
             _upsert(mode="cdc", envelope="dms", where={"field": "source.table", "matches": "t"}),
-            "tables.0.where: not available yet with mode: cdc: a record that is left out may be a row's last change; "
-            "only by which table it is of: metadata.schema-name, metadata.table-name",
+            ["tables.0.where", "mode: cdc", "metadata.schema-name", "metadata.table-name"],
         ),
         (
             _upsert(mode="cdc", op_field="Op", where={"field": "table", "matches": "t"}),
-            "tables.0.where: not available yet with mode: cdc: a record that is left out may be a row's last change",
+            ["tables.0.where", "mode: cdc"],
         ),
         (
             _upsert(mode="cdc", key="kafka", where={"field": "source.table", "matches": "t"}),
-            "tables.0.key: kafka goes without where: its field tells whose change an event is",
+            ["tables.0.key", "kafka", "where"],
         ),
-        (_upsert(transform={"select": "id"}), "tables.0.transform: not available yet with mode: upsert"),
+        (_upsert(transform={"select": "id"}), ["tables.0.transform", "mode: upsert"]),
         (
             _upsert() | _source(value={"type": "string"}),
-            "tables.0.mode: a value of type string has no columns to tell rows by",
+            ["tables.0.mode", "string", "key: kafka"],
         ),
-        ({"tables": [{"name": "a.b"}, {"name": "a.b"}]}, "tables: a.b is named 2 times; name each table once"),
-        ({"tables": [{"name": "calve.flights_ledger"}]}, "calve.flights_ledger is this pipeline's ledger"),
-        ({"dead_letters": {"table": "air.flights"}}, "dead_letters.table: air.flights is also under tables"),
-        ({"dead_letters": {"stop_above": 5}}, "dead_letters.stop_above: 5 is not a percentage"),
-        ({"run": {"max_duration": "0s"}}, "run.max_duration: input should be greater than 0; given 0.0"),
-        ({"commit": {"every": "1 minute"}}, "commit.every: '1 minute' has the unknown unit 'minute'"),
-        ({"source": {"kafka": "main", "topics": "air"}}, "source.topics: takes a list: write [air]"),
-        ({"maintenance": {"off": ["vacuum"]}}, "maintenance.off.0: input should be 'compact', 'manifests', 'expire'"),
-        ({"maintenance": {"compact": {"cron": "daily"}}}, "maintenance.compact.cron: 'daily' isn't a cron line"),
+        ({"tables": [{"name": "a.b"}, {"name": "a.b"}]}, ["tables", "a.b", "2"]),
+        ({"tables": [{"name": "calve.flights_ledger"}]}, ["tables", "calve.flights_ledger"]),
+        ({"dead_letters": {"table": "air.flights"}}, ["dead_letters.table", "air.flights", "tables"]),
+        ({"dead_letters": {"stop_above": 5}}, ["dead_letters.stop_above", "5"]),
+        ({"run": {"max_duration": "0s"}}, ["run.max_duration", "0"]),
+        ({"commit": {"every": "1 minute"}}, ["commit.every", "'1 minute'", "'minute'"]),
+        ({"source": {"kafka": "main", "topics": "air"}}, ["source.topics", "[air]"]),
+        (
+            {"maintenance": {"off": ["vacuum"]}},
+            ["maintenance.off.0", "'compact'", "'manifests'", "'expire'", "'vacuum'"],
+        ),
+        ({"maintenance": {"compact": {"cron": "daily"}}}, ["maintenance.compact.cron", "'daily'"]),
         (
             {"maintenance": {"orphans": {"cron": "0 3 * * 0", "older_than": "2d"}}},
-            "maintenance.orphans.older_than: is too short: a batch in flight could lose its files; set at least 3d",
+            ["maintenance.orphans.older_than", "3d"],
         ),
         (
             {"maintenance": {"expire": {"cron": "0 * * * *", "keep_at_most": 5, "retain_last": 9}}},
-            "maintenance.expire: keep_at_most 5 is less than retain_last 9",
+            ["maintenance.expire", "keep_at_most 5", "retain_last 9"],
         ),
     ],
 )
-def test_a_refused_pipeline_file(loaded: Load, changes: dict[str, object], message: str) -> None:
-    with raises(SETTINGS) as caught:
+def test_a_refused_pipeline_file(loaded: Load, changes: dict[str, object], named: list[str]) -> None:
+    with refused("pipeline.yaml", *named):
         loaded(**changes)
-    assert message in str(caught.value)
-    assert re.match(r".*pipeline\.yaml:\d+: ", caught.value.message)
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "named"),
     [
-        ({"deployment": "Prod"}, "deployment: 'Prod' doesn't match"),
-        ({"kafak": {}}, "kafak: unknown; did you mean kafka?"),
-        ({"spark": {"big": {"mster": "local"}}}, "spark.big.mster: unknown; did you mean master?"),
-        ({"kafka": {"main": {}}}, "kafka.main.bootstrap.servers: missing; this key is required"),
+        ({"deployment": "Prod"}, ["deployment", "'Prod'"]),
+        ({"kafak": {}}, ["kafak", "kafka"]),
+        ({"spark": {"big": {"mster": "local"}}}, ["spark.big.mster", "master"]),
+        ({"kafka": {"main": {}}}, ["kafka.main.bootstrap.servers"]),
         (
             {"kafka": {"main": {"bootstrap.servers": ["a"]}}},
-            "kafka.main.bootstrap.servers: input should be a valid string",
+            ["kafka.main.bootstrap.servers", "string", "list"],
         ),
         (
             {"kafka": {"main": {"bootstrap.servers": "a", "sasl.password": None}}},
-            "kafka.main.sasl.password: has no value",
+            ["kafka.main.sasl.password"],
         ),
-        ({"kafka": {"main": {"bootstrap.servers": "a", "x": [1]}}}, "kafka.main.x: takes a single value"),
-        ({"catalog": {"lake": {"type": "rest", "token": "${TOKEN}"}}}, "the only form is ${ENV:NAME}"),
-        ({"catalog": {"lake": {"type": "rest", "token": "{{ env('TOKEN') }}"}}}, "the only template is {{ env.NAME }}"),
+        ({"kafka": {"main": {"bootstrap.servers": "a", "x": [1]}}}, ["kafka.main.x"]),
+        ({"catalog": {"lake": {"type": "rest", "token": "${TOKEN}"}}}, ["catalog.lake.token", "${ENV:NAME}"]),
+        (
+            {"catalog": {"lake": {"type": "rest", "token": "{{ env('TOKEN') }}"}}},
+            ["catalog.lake.token", "{{ env.NAME }}"],
+        ),
         (
             {"catalog": {"lake": {"type": "rest", "auth": {"basic": {"user": None}}}}},
-            "lake.auth: basic: user: has no value",
+            ["catalog.lake.auth", "basic: user"],
         ),
     ],
 )
-def test_a_refused_connections_file(loaded: Load, changes: dict[str, Any], message: str) -> None:
-    with raises(SETTINGS) as caught:
+def test_a_refused_connections_file(loaded: Load, changes: dict[str, Any], named: list[str]) -> None:
+    with refused("connections.yaml", *named):
         loaded(connections=changes)
-    assert message in str(caught.value)
-    assert "connections.yaml:" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +314,7 @@ def test_a_refused_connections_file(loaded: Load, changes: dict[str, Any], messa
     ],
 )
 def test_keys_that_decide_about_exactly_once_are_refused_with_a_reason(loaded: Load, key: str) -> None:
-    with raises(SETTINGS, "kafka.main", key):
+    with refused("connections.yaml", f"kafka.main.{key}"):
         loaded(connections={"kafka": {"main": {"bootstrap.servers": "a", key: "x"}}})
 
 
@@ -354,25 +357,24 @@ def test_connections_may_stand_elsewhere(tmp_path: Path, write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code", "named"),
     [
-        ("name: a\nsource:\n  kafka: x\n  kafka: y\n", "4: source.kafka: given twice"),
-        ("tables:\n- name: a\n  name: b\n", "3: tables.0.name: given twice"),
-        ("name: [a\n", "is not YAML"),
-        ("name: a\x07", "is not YAML"),
-        ("- name\n", "holds no mapping"),
-        ("", "holds no mapping"),
-        ("name: a\n---\nname: b\n", "holds 2 YAML documents"),
-        ("name: {{ env.NAME }}\n", "a template such as {{ env.NAME }} needs quotes around it"),
-        ("name: !!python/object:os.system x\n", "quote a value that begins with"),
+        ("name: a\nsource:\n  kafka: x\n  kafka: y\n", UNREADABLE_FILE, ["4: source.kafka: "]),
+        ("tables:\n- name: a\n  name: b\n", UNREADABLE_FILE, ["3: tables.0.name: "]),
+        ("name: [a\n", UNREADABLE_FILE, ["2: "]),
+        ("name: a\x07", UNREADABLE_FILE, []),
+        ("- name\n", UNREADABLE_FILE, []),
+        ("", UNREADABLE_FILE, []),
+        ("name: a\n---\nname: b\n", WHICH_DOCUMENT, [2]),
+        ("name: {{ env.NAME }}\n", UNREADABLE_FILE, ["1: ", "{{ env.NAME }}"]),
+        ("name: !!python/object:os.system x\n", UNREADABLE_FILE, ["1: ", "*", "&", "!"]),
     ],
 )
-def test_files_that_cannot_be_read(tmp_path: Path, text: str, message: str) -> None:
+def test_files_that_cannot_be_read(tmp_path: Path, text: str, code: ErrorCode, named: list[object]) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError) as caught:
+    with raises(code, path, *named):
         load(path)
-    assert message in str(caught.value)
 
 
 def test_merged_keys_may_be_overridden(tmp_path: Path, write: Write) -> None:

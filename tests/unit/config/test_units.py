@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from calve.sink_core.config.units import BatchOrDuration, Bytes, Duration, Percent
+from tests.unit.config.files import invalid
 
 
 class Quantities(BaseModel):
@@ -49,25 +50,24 @@ def test_the_shortest_exact_text_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "message"),
+    ("field", "value", "named"),
     [
-        ("size", 4096, "4096 has no unit; write a size such as 256MiB, 4GiB or 1.5GB"),
-        ("size", "4096", "'4096' has no unit; write a size such as"),
-        ("size", "4g", "'4g' has the unknown unit 'g'; units are B, kB, KiB"),
-        ("size", "-1GiB", "'-1GiB' is not a size"),
-        ("size", "0.3B", "'0.3B' is not a whole number of bytes"),
-        ("size", False, "False has no unit"),
-        ("size", None, "None is not a size"),
-        ("time", 5, "5 has no unit; write a duration such as 500ms, 5s, 10m, 2h or 7d"),
-        ("time", "5M", "'5M' has the unknown unit 'M'; units are ms, s, m, h, d"),
-        ("time", "0.1ms", "'0.1ms' is not a whole number of milliseconds"),
-        ("share", "5", "'5' is not a percentage between 0% and 100%; write one such as 5%"),
-        ("share", "101%", "'101%' is not a percentage"),
-        ("every", "batches", "'batches' is not a duration"),
-        ("every", "0s", "'0s' is no interval; write batch, or a duration"),
+        ("size", 4096, ["4096 ", "256MiB"]),
+        ("size", "4096", ["'4096'", "256MiB"]),
+        ("size", "4g", ["'4g'", "'g'", "B, kB, KiB"]),
+        ("size", "-1GiB", ["'-1GiB'", "256MiB"]),
+        ("size", "0.3B", ["'0.3B'", "256MiB"]),
+        ("size", False, ["False", "256MiB"]),
+        ("size", None, ["None", "256MiB"]),
+        ("time", 5, ["5 ", "500ms"]),
+        ("time", "5M", ["'5M'", "'M'", "ms, s, m, h, d"]),
+        ("time", "0.1ms", ["'0.1ms'", "500ms"]),
+        ("share", "5", ["'5'", "0%", "100%"]),
+        ("share", "101%", ["'101%'", "0%", "100%"]),
+        ("every", "batches", ["'batches'", "500ms"]),
+        ("every", "0s", ["'0s'", "500ms"]),
     ],
 )
-def test_a_refusal_shows_the_form(field: str, value: object, message: str) -> None:
-    with pytest.raises(ValidationError) as caught:
+def test_a_refusal_shows_the_form(field: str, value: object, named: list[str]) -> None:
+    with invalid(field, *named):
         Quantities.model_validate({field: value})
-    assert message in caught.value.errors()[0]["msg"]

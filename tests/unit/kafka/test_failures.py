@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from calve.sink_core.error_codes.kafka import NO_BROKER
+from calve.sink_core.error_codes.code import ErrorCode
+from calve.sink_core.error_codes.general import FENCED, RETRIABLE
+from calve.sink_core.error_codes.kafka import (
+    BROKERS_BUSY,
+    KAFKA_SETTING,
+    LOG_IN,
+    NO_BROKER,
+    NO_SUCH_TOPIC,
+    NOT_GRANTED,
+    UNKNOWN_KAFKA_ERROR,
+)
 from calve.sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, TerminalError, Unreachable
 from calve.sink_core.kafka.failures import classify, reported
 from tests.codes import raises
@@ -31,28 +41,28 @@ def test_every_code_says_what_was_done_which_error_came_and_what_to_do(code: int
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "named"),
+    ("code", "kind", "told", "named"),
     [
-        (KafkaError._TRANSPORT, Unreachable, "bootstrap.servers"),
-        (KafkaError._TIMED_OUT, Unreachable, "bootstrap.servers"),
-        (KafkaError._AUTHENTICATION, Unreachable, "sasl.password"),
-        (KafkaError._SSL, Unreachable, "ssl.ca.location"),
-        (KafkaError.LEADER_NOT_AVAILABLE, Unreachable, "run again"),
-        (KafkaError.UNKNOWN_TOPIC_OR_PART, ConfigError, "topic"),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, ConfigError, "ACL"),
-        (KafkaError._INVALID_ARG, ConfigError, "connections.yaml"),
-        (KafkaError._FENCED, Fenced, "another run"),
-        (KafkaError.INVALID_PRODUCER_EPOCH, Fenced, "another run"),
-        (KafkaError.CONCURRENT_TRANSACTIONS, RetriableError, "run again"),
-        (KafkaError._STATE, TerminalError, "brokers' logs"),
+        (KafkaError._TRANSPORT, Unreachable, NO_BROKER, ["bootstrap.servers"]),
+        (KafkaError._TIMED_OUT, Unreachable, NO_BROKER, ["bootstrap.servers"]),
+        (KafkaError._AUTHENTICATION, Unreachable, LOG_IN, ["sasl.password"]),
+        (KafkaError._SSL, Unreachable, LOG_IN, ["ssl.ca.location"]),
+        (KafkaError.LEADER_NOT_AVAILABLE, Unreachable, BROKERS_BUSY, []),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, ConfigError, NO_SUCH_TOPIC, []),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, ConfigError, NOT_GRANTED, ["ACL"]),
+        (KafkaError._INVALID_ARG, ConfigError, KAFKA_SETTING, ["connections.yaml"]),
+        (KafkaError._FENCED, Fenced, FENCED, []),
+        (KafkaError.INVALID_PRODUCER_EPOCH, Fenced, FENCED, []),
+        (KafkaError.CONCURRENT_TRANSACTIONS, RetriableError, RETRIABLE, []),
+        (KafkaError._STATE, TerminalError, UNKNOWN_KAFKA_ERROR, []),
     ],
 )
 def test_the_kind_decides_about_retrying_and_the_hint_names_the_setting(
-    code: int, kind: type[CalveError], named: str
+    code: int, kind: type[CalveError], told: ErrorCode, named: list[str]
 ) -> None:
     error = classify(KafkaError(code), "reading")
-    assert type(error) is kind
-    assert named in error.hint
+    assert (type(error), error.kind) == (kind, told)
+    assert all(setting in error.hint for setting in named)
 
 
 def test_a_block_reports_what_it_was_doing_and_keeps_the_cause() -> None:

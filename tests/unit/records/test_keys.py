@@ -11,13 +11,15 @@ import pytest
 
 from calve.sink_core.config.reading import FormatsByTopic, KeySettings, SchemaFile, TopicFormat, ValueSettings
 from calve.sink_core.config.sink_source import TopicFormats
-from calve.sink_core.error_codes.files import TWO_FORMATS
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.error_codes.code import ErrorCode
+from calve.sink_core.error_codes.files import PROTOBUF_KEY, TWO_FORMATS
+from calve.sink_core.error_codes.tables import NO_TYPE
 from calve.sink_core.records.columns.kafka_column import RAW_KEY
 from calve.sink_core.records.decode.decoded import DECODE, FIT
 from calve.sink_core.records.keys import KeyDecoder, KeyReader
 from tests.codes import raises
 from tests.schema_registry import plain
+from tests.unit.values import Naming
 
 USER: dict[str, Any] = {
     "type": "record",
@@ -67,44 +69,44 @@ def test_a_key_is_read_as_its_format_says(key_format: ValueSettings, as_type: st
 
 
 @pytest.mark.parametrize(
-    ("key_format", "as_type", "key", "stage", "message"),
+    ("key_format", "as_type", "key", "stage", "named"),
     [
-        (ValueSettings("string"), "string", b"\xff", DECODE, "key: not UTF-8"),
-        (ValueSettings("json"), AS_USER, b'{"id": "x"}', FIT, "key: "),
-        (ValueSettings("json"), "long", b"{", DECODE, "key: "),
-        (ValueSettings("json"), "long", b'1, "key": 2', DECODE, "key: "),
-        (ValueSettings("json"), "long", b'"1"', FIT, "key: "),
-        (ValueSettings("json"), "long", b"null", FIT, "key: required, but missing or null"),
-        (ValueSettings("connect_json"), "long", b"7", DECODE, "key: not an envelope"),
+        (ValueSettings("string"), "string", b"\xff", DECODE, ["UTF-8"]),
+        (ValueSettings("json"), AS_USER, b'{"id": "x"}', FIT, []),
+        (ValueSettings("json"), "long", b"{", DECODE, []),
+        (ValueSettings("json"), "long", b'1, "key": 2', DECODE, []),
+        (ValueSettings("json"), "long", b'"1"', FIT, []),
+        (ValueSettings("json"), "long", b"null", FIT, []),
+        (ValueSettings("connect_json"), "long", b"7", DECODE, []),
         (
             ValueSettings("connect_json"),
             "long",
             envelope({"type": "string"}, "7"),
             FIT,
-            "key: Connect's string doesn't",
+            ["string"],
         ),
-        (avro("long"), "long", b"", DECODE, "key: "),
-        (avro(USER), "long", plain(USER, {"id": 7, "region": "no"}), FIT, "key: Avro's record doesn't fit long"),
-        (avro("long"), AS_USER, b"\x0e", FIT, "key: key.avsc is long, not a record"),
+        (avro("long"), "long", b"", DECODE, []),
+        (avro(USER), "long", plain(USER, {"id": 7, "region": "no"}), FIT, ["record", "long"]),
+        (avro("long"), AS_USER, b"\x0e", FIT, ["key.avsc", "long"]),
     ],
 )
 def test_one_that_cannot_be_is_told_apart(
-    key_format: ValueSettings, as_type: str, key: bytes, stage: str, message: str
+    key_format: ValueSettings, as_type: str, key: bytes, stage: str, named: list[str]
 ) -> None:
     _, good, [bad] = KeyDecoder(KeySettings(key_format, as_type)).decode([key])
     assert (list(good), bad.index, bad.stage) == ([], 0, stage)
-    assert bad.message.startswith(message)
+    assert bad.message == Naming(*named, of="key")
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "code"),
     [
-        (KeySettings(ValueSettings("json"), "longer"), "source.key.as: "),
-        (KeySettings(ValueSettings("protobuf"), "long"), "source.key.as: Protobuf's keys are messages, not long"),
+        (KeySettings(ValueSettings("json"), "longer"), NO_TYPE),
+        (KeySettings(ValueSettings("protobuf"), "long"), PROTOBUF_KEY),
     ],
 )
-def test_a_type_that_keys_cannot_be_is_refused(settings: KeySettings, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_a_type_that_keys_cannot_be_is_refused(settings: KeySettings, code: ErrorCode) -> None:
+    with raises(code, "source.key.as", settings.as_type):
         KeyDecoder(settings)
 
 

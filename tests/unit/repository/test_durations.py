@@ -63,7 +63,7 @@ def test_processes_that_have_ended_are_on_the_account_and_servers_are_not() -> N
     def taken(*servers: int) -> float:
         return cpu_seconds_below(psutil.Process(os.getpid()), servers)
 
-    work = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+    work = "import time\nwhile time.process_time() < 0.6: pass\nprint(flush=True)\ninput()"
     before = taken()
     with subprocess.Popen([sys.executable, "-c", work], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

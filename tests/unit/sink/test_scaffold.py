@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from calve.sink_core.config.load import load
 from calve.sink_core.config.reading import RegistrySettings, ValueSettings
 from calve.sink_core.error_codes.files import CONNECTION, LITERAL_SECRET, SETTINGS
-from calve.sink_core.records.json.columns import infer_schema
+from calve.sink_core.records.json.columns import ONLY_NULL, infer_schema
 from calve.sink_core.sink.scaffold import Draft, catalog_keys, connections_text, name_from, only_name, pipeline_text
 from tests.codes import raises
 
@@ -64,22 +64,22 @@ def test_the_suggested_partition_term_takes_the_first_time_column() -> None:
 
 
 def test_what_the_sample_could_not_tell_is_a_comment_at_the_column() -> None:
-    assert "x: string  # only null in the sample" in pipeline_text(draft(infer_schema([b'{"x": null}'])))
+    assert f"x: string  # {ONLY_NULL}" in pipeline_text(draft(infer_schema([b'{"x": null}'])))
 
 
 def test_a_reference_stays_and_a_literal_secret_is_refused() -> None:
     assert "sasl.password: ${ENV:PASSWORD}" in connections({**KAFKA, "sasl.password": "${ENV:PASSWORD}"})
-    with raises(LITERAL_SECRET) as raised:
+    with raises(LITERAL_SECRET, "sasl.password") as raised:
         connections({**KAFKA, "sasl.password": "hidden"})
     assert "hidden" not in str(raised.value)
 
 
 def test_what_no_file_may_say_is_refused_before_it_is_written() -> None:
-    with raises(SETTINGS):
+    with raises(SETTINGS, "kafka.main.group.id"):
         connections({**KAFKA, "group.id": "mine"})
-    with raises(SETTINGS, "name"):
+    with raises(SETTINGS, "name: "):
         pipeline_text(draft(infer_schema([b'{"id": 1}']), name="Not A Name"))
-    with raises(SETTINGS, "flights"):
+    with raises(SETTINGS, "tables.0.name: ", "'flights'"):
         pipeline_text(draft(infer_schema([b'{"id": 1}']), table="flights"))
 
 

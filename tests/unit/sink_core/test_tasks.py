@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from calve.sink_core.tasks import InProcessTasks, Size, WrittenBy
+from tests.unit.values import names
 
 ON_SPARK = WrittenBy("spark", 4, "local-1", "local[*]", "http://127.0.0.1:4040")
 
@@ -19,15 +20,15 @@ def test_an_event_of_an_earlier_version_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "text"),
+    ("by", "named"),
     [
-        (ON_SPARK, "spark local-1 on local[*], 4 tasks, http://127.0.0.1:4040"),
-        (WrittenBy("spark", 2), "spark, 2 tasks"),
-        (InProcessTasks().written_by(1, records=7), "in-process, 1 task"),
+        (ON_SPARK, ["spark", "local-1", "local[*]", 4, "http://127.0.0.1:4040"]),
+        (WrittenBy("spark", 2), ["spark", 2]),
+        (InProcessTasks().written_by(1, records=7), ["in-process", 1]),
     ],
 )
-def test_people_read_application_master_and_tasks(by: WrittenBy, text: str) -> None:
-    assert str(by) == text
+def test_people_read_application_master_and_tasks(by: WrittenBy, named: list[object]) -> None:
+    names(str(by), *named)
 
 
 def test_sizes_of_tasks_add_up() -> None:

@@ -19,7 +19,7 @@ from tests.e2e.faults.outcomes import Outcome, Tell
 from tests.e2e.faults.slots.processes import Strike
 from tests.e2e.faults.slots.series import DRIVER, SLOT
 from tests.failpoints import MIRRORS
-from tests.gate import every_second, only
+from tests.gate import first_of_each_phase, only
 
 FIRST_USE = ("bind.after-append", "topics.after-create")
 POINTS = (*FIRST_USE, *DRIVER, *SLOT)
@@ -58,7 +58,7 @@ def outcome(world: MirrorWorld, scenario: str, failpoint: str, took: float) -> O
     return Outcome(scenario, failpoint.partition(".")[0], found.lost, found.twice, not found.none, round(took, 3))
 
 
-@pytest.mark.parametrize("failpoint", every_second(POINTS))
+@pytest.mark.parametrize("failpoint", first_of_each_phase(POINTS))
 def test_what_is_killed_there_is_made_good_by_the_next_run(failpoint: str, world_for: WorldFor, tell: Tell) -> None:
     world = world_for(failpoint)
     world.produce(RECORDS)

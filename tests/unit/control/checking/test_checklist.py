@@ -14,8 +14,10 @@ from calve.sink_core.control.checking.checklist import (
     answers,
     exit_code,
 )
+from calve.sink_core.error_codes.general import WRONG_INPUT
 from calve.sink_core.errors import CalveError, ConfigError, Unreachable
 from calve.sink_core.kafka.failures import reported
+from tests.unit.values import names
 
 
 def raising(error: CalveError) -> Check:
@@ -33,13 +35,16 @@ def test_what_needs_a_failed_check_is_skipped_and_the_rest_is_asked() -> None:
         Check("d", lambda: Note("read this", "maybe")),
         Check("e", lambda: "fine", needs=("d",)),
     ]
-    assert list(answers(checks)) == [
-        Outcome("a", Status.FAILED, "wrong", "set it", code="CLV-0002"),
-        Outcome("b", Status.SKIPPED, "not asked, since a failed"),
-        Outcome("c", Status.SKIPPED, "not asked, since b failed"),
+    found = {outcome.check: outcome for outcome in answers(checks)}
+    skipped = {name: found.pop(name) for name in "bc"}
+    assert list(found.values()) == [
+        Outcome("a", Status.FAILED, "wrong", "set it", code=WRONG_INPUT.code),
         Outcome("d", Status.NOTE, "read this", "maybe"),
         Outcome("e", Status.OK, "fine"),
     ]
+    assert {outcome.status for outcome in skipped.values()} == {Status.SKIPPED}
+    names(skipped["b"].message, "a")
+    names(skipped["c"].message, "b")
 
 
 @pytest.mark.parametrize(

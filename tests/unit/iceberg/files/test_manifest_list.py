@@ -84,5 +84,5 @@ def test_a_list_of_no_manifests_has_no_block(tmp_path: Path) -> None:
 
 def test_a_manifest_of_another_snapshot_has_its_number(tmp_path: Path) -> None:
     lost = manifest("lost", UNASSIGNED_SEQ, 6, ManifestContent.DATA)
-    with pytest.raises(ValueError, match="lost: snapshot 6 gave it no sequence_number"):
+    with pytest.raises(ValueError, match=r"\blost: .*\b6\b.*\bsequence_number\b"):
         written(tmp_path / "lost.avro", [lost], None)

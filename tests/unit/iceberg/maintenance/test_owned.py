@@ -47,7 +47,7 @@ def test_a_table_is_ours_if_we_made_it_or_are_told_so() -> None:
     ],
 )
 def test_a_shared_location_is_seen(other: str) -> None:
-    assert "shared with db.other" in (why_files_stay(table(), "calve-p", [("db.other", other)]) or "")
+    assert "db.other" in (why_files_stay(table(), "calve-p", [("db.other", other)]) or "")
 
 
 @pytest.mark.parametrize("other", ["file:///lake/db/events_2", "file:///lake/db/event", "s3://lake/db/events"])

@@ -53,6 +53,7 @@ from tests.unit.records.avro.records import (
     written_with,
     zigzag,
 )
+from tests.unit.values import Naming, names
 
 UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
 WIDE_CONTEXT = Context(prec=60)
@@ -184,60 +185,59 @@ def test_days_and_times_keep_their_value() -> None:
         assert found.columns.column(0).cast("int64").to_pylist() == [0, last * factor]
 
 
-BAD: list[tuple[Any, IcebergType, object, str]] = [
-    ("long", IntegerType(), 2**31, "a: Integer value 2147483648 not in range"),
-    ("long", IntegerType(), -(2**31) - 1, "a: Integer value -2147483649 not in range"),
-    ("long", DoubleType(), 2**53 + 1, "a: "),
-    ("double", FloatType(), 0.1, "a: 0.1 is not exactly a float"),
-    ("double", FloatType(), 1e300, "a: 1e+300 is not exactly a float"),
-    ("long", BooleanType(), 1, "a: Avro's long doesn't fit boolean"),
-    ("boolean", LongType(), True, "a: Avro's boolean doesn't fit long"),
-    ("string", LongType(), "1", "a: Avro's string doesn't fit long"),
-    ("long", StringType(), 1, "a: Avro's long doesn't fit string"),
-    ("bytes", StringType(), b"x", "a: Avro's bytes doesn't fit string"),
-    ("string", BinaryType(), "x", "a: Avro's string doesn't fit binary"),
-    ("string", UUIDType(), UUID_TEXT, "a: Avro's string doesn't fit uuid"),
-    (logical("string", "uuid"), UUIDType(), "no", "a: 'no' is not a UUID"),
-    ("bytes", FixedType(2), b"abc", "a: "),
-    (fixed(3), FixedType(2), b"abc", "a: "),
-    (DECIMAL_5, DecimalType(5, 1), unscaled("1.25", 2), "a: "),
-    (DECIMAL_5, DecimalType(4, 2), unscaled("999.99", 2), "a: "),
-    (DECIMAL_5, DecimalType(5, 2), (10**30).to_bytes(17, "big"), "a: "),
-    (DECIMAL_5, DoubleType(), unscaled("1.25", 2), "a: Avro's decimal(5, 2) doesn't fit double"),
-    (logical("long", "timestamp-millis"), TimestampType(), 1, "a: Avro's timestamp-millis doesn't fit timestamp"),
-    (logical("long", "local-timestamp-micros"), TimestamptzType(), 1, "a: Avro's local-timestamp-micros doesn't fit"),
-    (logical("long", "timestamp-millis"), TimestamptzType(), 2**62, "a: Casting"),
-    (logical("long", "timestamp-nanos"), TimestamptzType(), 1_001, "a: Casting"),
-    (logical("int", "date"), LongType(), 1, "a: Avro's date doesn't fit long"),
-    ("int", DateType(), 1, "a: Avro's int doesn't fit date"),
-    (logical("int", "time-millis"), TimeType(), 86_400_000, "a: 86400000000 µs is no time of a day"),
-    (logical("long", "time-micros"), TimeType(), -1, "a: -1 µs is no time of a day"),
-    (["int", "string"], LongType(), 1, "a: Avro's a union of int, string doesn't fit long"),
-    (POINT, LongType(), {"x": 1, "y": 1}, "a: Avro's record doesn't fit long"),
-    ("long", POINT_TYPE, 1, "a: Avro's long doesn't fit a struct"),
-    ({"type": "array", "items": "string"}, INTS, ["x"], "a.element: Avro's string doesn't fit long"),
-    ({"type": "map", "values": "string"}, BY_NAME, {"k": "x"}, "a.value: Avro's string doesn't fit decimal"),
-    ({"type": "array", "items": ["null", "long"]}, REQUIRED_INTS, [None], "a.element: required"),
+BAD: list[tuple[Any, IcebergType, object, Naming]] = [
+    ("long", IntegerType(), 2**31, Naming(2147483648, of="a")),
+    ("long", IntegerType(), -(2**31) - 1, Naming(-2147483649, of="a")),
+    ("long", DoubleType(), 2**53 + 1, Naming(of="a")),
+    ("double", FloatType(), 0.1, Naming(0.1, "float", of="a")),
+    ("double", FloatType(), 1e300, Naming("1e+300", "float", of="a")),
+    ("long", BooleanType(), 1, Naming("long", "boolean", of="a")),
+    ("boolean", LongType(), True, Naming("boolean", "long", of="a")),
+    ("string", LongType(), "1", Naming("string", "long", of="a")),
+    ("long", StringType(), 1, Naming("long", "string", of="a")),
+    ("bytes", StringType(), b"x", Naming("bytes", "string", of="a")),
+    ("string", BinaryType(), "x", Naming("string", "binary", of="a")),
+    ("string", UUIDType(), UUID_TEXT, Naming("string", "uuid", of="a")),
+    (logical("string", "uuid"), UUIDType(), "no", Naming("'no'", "UUID", of="a")),
+    ("bytes", FixedType(2), b"abc", Naming(of="a")),
+    (fixed(3), FixedType(2), b"abc", Naming(of="a")),
+    (DECIMAL_5, DecimalType(5, 1), unscaled("1.25", 2), Naming(of="a")),
+    (DECIMAL_5, DecimalType(4, 2), unscaled("999.99", 2), Naming(of="a")),
+    (DECIMAL_5, DecimalType(5, 2), (10**30).to_bytes(17, "big"), Naming(of="a")),
+    (DECIMAL_5, DoubleType(), unscaled("1.25", 2), Naming("decimal(5, 2)", "double", of="a")),
+    (logical("long", "timestamp-millis"), TimestampType(), 1, Naming("timestamp-millis", "timestamp", of="a")),
+    (logical("long", "local-timestamp-micros"), TimestamptzType(), 1, Naming("local-timestamp-micros", of="a")),
+    (logical("long", "timestamp-millis"), TimestamptzType(), 2**62, Naming(of="a")),
+    (logical("long", "timestamp-nanos"), TimestamptzType(), 1_001, Naming(of="a")),
+    (logical("int", "date"), LongType(), 1, Naming("date", "long", of="a")),
+    ("int", DateType(), 1, Naming("int", "date", of="a")),
+    (logical("int", "time-millis"), TimeType(), 86_400_000, Naming("86400000000 µs", of="a")),
+    (logical("long", "time-micros"), TimeType(), -1, Naming("-1 µs", of="a")),
+    (["int", "string"], LongType(), 1, Naming("int, string", "long", of="a")),
+    (POINT, LongType(), {"x": 1, "y": 1}, Naming("record", "long", of="a")),
+    ("long", POINT_TYPE, 1, Naming("long", "struct", of="a")),
+    ({"type": "array", "items": "string"}, INTS, ["x"], Naming("string", "long", of="a.element")),
+    ({"type": "map", "values": "string"}, BY_NAME, {"k": "x"}, Naming("string", "(5, 2)", of="a.value")),
+    ({"type": "array", "items": ["null", "long"]}, REQUIRED_INTS, [None], Naming(of="a.element")),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("avro", "kind", "value", "message"), BAD, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("avro", "kind", "value", "said"), BAD, ids=lambda value: str(value)[:40])
 def test_a_value_that_does_not_fit_is_bad_and_names_its_field(
-    avro: Any, kind: IcebergType, value: object, message: str
+    avro: Any, kind: IcebergType, value: object, said: Naming
 ) -> None:
     data = encoded(avro, value)
     [found] = values_of(one_column(avro, kind).decode([data]), 1)
     assert values_of(one_column(avro, kind, at_once=False).decode([data, SPOILER]), 2)[0] == found
+    assert found == (FIT, said)
     assert isinstance(found, tuple)
-    assert found[0] == FIT
-    assert str(found[1]).startswith(message)
     assert "\n" not in str(found[1])
 
 
 def test_a_field_that_cannot_fit_spoils_only_the_records_that_have_it() -> None:
     avro = ["null", "string"]
     found = values_of(one_column(avro, LongType()).decode([encoded(avro, v) for v in (None, "x", None)]), 3)
-    assert found == [None, (FIT, "a: Avro's string doesn't fit long"), None]
+    assert found == [None, (FIT, Naming("string", "long", of="a")), None]
 
 
 def test_fields_match_by_name_and_a_required_one_must_be_there() -> None:
@@ -246,26 +246,23 @@ def test_fields_match_by_name_and_a_required_one_must_be_there() -> None:
     assert decoded.columns.to_pylist() == [{"new": None, "a": 1}]
     needed = AvroDecoder(Schema(NestedField(1, "new", LongType(), required=True)), OneSchema(written_with("long")))
     [bad] = needed.decode([encoded("long", 1)]).bad
-    assert (bad.stage, bad.message) == (FIT, "new: required, but missing or null")
+    assert (bad.stage, bad.message) == (FIT, Naming(of="new"))
 
 
 @pytest.mark.parametrize(
-    ("value", "message"),
+    ("value", "said"),
     [
-        (b"", "truncated, or not written with the schema: "),
-        (encoded("string", "text")[:-1], "truncated, or not written with the schema: "),
-        (encoded("string", "text") + b"\0\0", "not written with the schema: 2 bytes are left over"),
-        (zigzag(2) + b"\xff\xff", "truncated, or not written with the schema: UnicodeDecodeError"),
-        (zigzag(2**40), "truncated, or not written with the schema: "),
+        (b"", Naming("the schema")),
+        (encoded("string", "text")[:-1], Naming("the schema")),
+        (encoded("string", "text") + b"\0\0", Naming("the schema", 2)),
+        (zigzag(2) + b"\xff\xff", Naming("the schema", "UnicodeDecodeError")),
+        (zigzag(2**40), Naming("the schema")),
     ],
 )
-def test_bytes_that_are_no_such_record_are_bad(value: bytes, message: str) -> None:
+def test_bytes_that_are_no_such_record_are_bad(value: bytes, said: Naming) -> None:
     good = encoded("string", "text")
     found = values_of(one_column("string", StringType()).decode([good, value, good]), 3)
-    assert (found[0], found[2]) == ("text", "text")
-    assert isinstance(found[1], tuple)
-    assert found[1][0] == DECODE
-    assert str(found[1][1]).startswith(message)
+    assert found == ["text", (DECODE, said), "text"]
 
 
 def test_nothing_gives_nothing() -> None:
@@ -284,15 +281,21 @@ def test_a_record_within_itself_is_read_as_far_as_the_column_goes() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", '{"type": "record"}', '{"type": "nothing"}', '"geo.City"', "[1]", "7"])
 def test_what_is_no_schema_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="not an Avro schema"):
+    with pytest.raises(ValueError, match=r"\bAvro\b"):
         writer_schema("s", text)
 
 
 @pytest.mark.parametrize(
-    "items", ["null", {"type": "fixed", "name": "F", "size": 0}, {**POINT, "fields": [{"name": "n", "type": "null"}]}]
+    ("items", "named"),
+    [
+        ("null", "null"),
+        ({"type": "fixed", "name": "F", "size": 0}, "fixed(0)"),
+        ({**POINT, "fields": [{"name": "n", "type": "null"}]}, "record"),
+    ],
 )
-def test_a_schema_by_which_a_few_bytes_are_a_list_without_end_is_refused(items: object) -> None:
+def test_a_schema_by_which_a_few_bytes_are_a_list_without_end_is_refused(items: object, named: str) -> None:
     endless = ["null", {"type": "array", "items": items}]
     text = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": endless}]})
-    with pytest.raises(ValueError, match=r"not an Avro schema: .*an array of .*, which takes no bytes"):
+    with pytest.raises(ValueError, match=r"\bAvro\b") as raised:
         writer_schema("s", text)
+    names(str(raised.value), "array", named)

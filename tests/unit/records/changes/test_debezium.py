@@ -23,6 +23,7 @@ from calve.sink_core.records.decode.decoded import Decoded, Decoder
 from calve.sink_core.records.json.columns import infer_schema
 from calve.sink_core.records.json.decoder import JsonDecoder
 from tests.codes import raises
+from tests.unit.values import Naming
 
 COLUMNS = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -115,11 +116,11 @@ def test_a_truncate_stops_or_is_left_out() -> None:
 def test_what_says_nothing_that_can_be_understood_is_bad() -> None:
     events = [{"id": 1}, event("x", None, row(1)), event("d"), event("u", row(1)), event("d", {"id": None})]
     assert bad(*events) == [
-        (0, "no op: not a change event of Debezium"),
-        (1, "op 'x' is none of Debezium's"),
-        (2, "a delete without before: nothing says which row goes"),
-        (3, "a change without after: there is no row"),
-        (4, "before.id: null, and by it rows are told apart"),
+        (0, Naming("op")),
+        (1, Naming("op", "'x'")),
+        (2, Naming("before")),
+        (3, Naming("after")),
+        (4, Naming(of="before.id")),
     ]
 
 
@@ -129,16 +130,15 @@ def test_a_value_that_was_not_sent_is_refused_by_name_and_null_in_what_goes() ->
         NestedField(3, "raw", BinaryType(), required=False),
         NestedField(4, "tags", ListType(5, StringType(), element_required=False), required=False),
     )
-    told = "__debezium_unavailable_value: the source did not send the value, which can't be kept"
     encoded = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
     events = [
         event("u", None, {"id": 1, **more})
         for more in ({"text": UNAVAILABLE}, {"raw": encoded}, {"tags": ["a", UNAVAILABLE]})
     ]
     assert bad(*events, columns=columns) == [
-        (0, f"after.text: {told}"),
-        (1, f"after.raw: {told}"),
-        (2, f"after.tags: {told}"),
+        (0, Naming(UNAVAILABLE, of="after.text")),
+        (1, Naming(UNAVAILABLE, of="after.raw")),
+        (2, Naming(UNAVAILABLE, of="after.tags")),
     ]
     assert done(event("d", row(1, UNAVAILABLE)), soft=True) == [({"id": 1, "text": None}, True)]
 
@@ -177,14 +177,14 @@ def test_a_row_that_was_changed_keeps_what_was_not_sent_and_one_without_an_old_r
 
 def test_a_key_that_was_not_sent_is_refused_whatever_is_kept() -> None:
     columns = Schema(NestedField(1, "id", StringType(), required=True))
-    told = "after.id: __debezium_unavailable_value: the source did not send the value, which can't be kept"
+    told = Naming(UNAVAILABLE, of="after.id")
     assert bad(event("u", None, {"id": UNAVAILABLE}), columns=columns, keeps_old=True) == [(0, told)]
 
 
 def test_a_value_within_a_struct_that_was_not_sent_is_refused() -> None:
     inner = StructType(NestedField(4, "w", StringType(), required=False))
     columns = Schema(*COLUMNS.fields, NestedField(3, "s", inner, required=False))
-    told = "after.s: __debezium_unavailable_value: the source did not send the value, which can't be kept"
+    told = Naming(UNAVAILABLE, of="after.s")
     events = [event("u", None, {"id": 1, "s": value}) for value in (None, {"w": None}, {"w": UNAVAILABLE}, {"w": "x"})]
     for keeps_old in (False, True):
         assert bad(*events, columns=columns, keeps_old=keeps_old) == [(2, told)]
@@ -193,7 +193,7 @@ def test_a_value_within_a_struct_that_was_not_sent_is_refused() -> None:
 def test_what_stands_for_a_value_that_was_not_sent_is_none_that_can_be_sent() -> None:
     columns = Schema(*COLUMNS.fields, NestedField(3, "raw", BinaryType(), required=False))
     events = [event("u", None, {"id": 1, "raw": base64.b64encode(raw).decode()}) for raw in (b"x", KEEP.encode())]
-    told = "after.raw: '\\x00calve:keep-old', which stands for values that were not sent"
+    told = Naming(repr(KEEP), of="after.raw")
     assert bad(*events, columns=columns, keeps_old=True) == [(1, told)]
     assert bad(*events, columns=columns) == []
 
@@ -208,7 +208,7 @@ def test_the_order_of_an_event_goes_with_its_rows() -> None:
     found = done(event("u", row(1), row(2)), order_by="source.lsn", soft=True)
     assert found == [({**row(2), "_order": 7}, False), ({**row(1), "_order": 7}, True)]
     assert done(event("c", None, row(2)), order_by="ts_ms", soft=True) == [({**row(2), "_order": 1}, False)]
-    lacking = "source.lsn: missing or null, and by it changes are in order"
+    lacking = Naming(of="source.lsn")
     assert bad(event("c", None, row(1), source={}), order_by="source.lsn", soft=True) == [(0, lacking)]
 
 

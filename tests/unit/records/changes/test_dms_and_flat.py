@@ -21,6 +21,7 @@ from calve.sink_core.records.columns.names import names_of
 from calve.sink_core.records.json.columns import infer_schema
 from calve.sink_core.records.json.decoder import JsonDecoder
 from tests.codes import raises
+from tests.unit.values import Naming
 
 COLUMNS = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -111,15 +112,15 @@ def test_messages_that_say_nothing_known_are_bad() -> None:
         message("update", row(1, "__debezium_unavailable_value")),
     ]
     assert judged(Dms(), events)[1] == [
-        (0, "no metadata.operation: not a message of DMS"),
-        (1, "metadata.operation 'merge' is none of DMS's"),
-        (2, "a change without data: there is no row"),
-        (3, "data.name: required, but missing or null"),
-        (4, "a delete without data: nothing says which row goes"),
-        (5, "data.id: null, and by it rows are told apart"),
-        (6, "data.name: __debezium_unavailable_value: the source did not send the value, which can't be kept"),
+        (0, Naming("metadata.operation")),
+        (1, Naming("metadata.operation", "'merge'")),
+        (2, Naming("data")),
+        (3, Naming(of="data.name")),
+        (4, Naming("data")),
+        (5, Naming(of="data.id")),
+        (6, Naming(UNAVAILABLE, of="data.name")),
     ]
-    lacking = "lsn: missing or null, and by it changes are in order"
+    lacking = Naming(of="lsn")
     assert judged(Dms(), [message("delete", row(1))], order_by="lsn", soft=True)[1] == [(0, lacking)]
 
 
@@ -184,11 +185,11 @@ def test_a_field_beside_the_row_says_what_became_of_it() -> None:
 def test_records_whose_field_says_nothing_known_are_bad() -> None:
     events = [row(1), {**row(1), "Op": "x"}, {"id": 1, "Op": "I"}, {"name": "a", "Op": "D"}, {"Op": "I"}]
     assert judged(flat(), events)[1] == [
-        (0, "Op: missing or null: nothing says what became of the row"),
-        (1, "Op: 'x' says nothing known of what became of the row"),
-        (2, "name: required, but missing or null"),
-        (3, "id: null, and by it rows are told apart"),
-        (4, "id: required, but missing or null"),
+        (0, Naming(of="Op")),
+        (1, Naming("'x'", of="Op")),
+        (2, Naming(of="name")),
+        (3, Naming(of="id")),
+        (4, Naming(of="id")),
     ]
 
 
@@ -206,4 +207,4 @@ def test_records_are_about_the_row_of_their_kafka_key() -> None:
     found = reads.judge(type(decoded)(keyed_events(decoded.columns, keys, ["id"]), decoded.good, decoded.bad))
     meant = reads.meant(found.columns)
     assert (meant.rows.column("id").to_pylist(), meant.deletes.tolist()) == ([1, 2], [False, True])
-    assert [value.message for value in found.bad] == ["no Kafka key, by which rows are told apart"]
+    assert [value.message for value in found.bad] == [Naming("key")]

@@ -28,6 +28,7 @@ from calve.sink_core.records.changes.kafka_key import (
 from calve.sink_core.records.decode.decoded import DECODE, BadValue
 from calve.sink_core.records.json.decoder import JsonDecoder
 from tests.codes import raises
+from tests.unit.values import Naming
 
 PAIR = pa.struct([("id", pa.int64()), ("region", pa.large_string())])
 COLUMNS = Schema(
@@ -68,8 +69,8 @@ def test_a_key_that_is_missing_in_whole_or_in_part_is_told() -> None:
     keys = pa.array([{"id": 1, "region": "x"}, None, {"id": 2, "region": None}], PAIR)
     rows = keyed_rows(pa.RecordBatch.from_pylist([{"v": 1}] * 3), keys, ["id", "region"])
     assert keyless({name: rows.column(name) for name in ("id", "region")}) == {
-        1: "no Kafka key, by which rows are told apart",
-        2: "key: region: missing or null, and by it rows are told apart",
+        1: Naming("key"),
+        2: Naming(of="key: region"),
     }
 
 
@@ -78,7 +79,7 @@ def test_tombstones_say_the_key_of_the_row_that_goes() -> None:
     found = told_by(pa.array(["a", None, "b", None], pa.large_string()), [KEY_COLUMN], {3: broken})
     assert (found.columns.to_pylist(), found.good) == ([{KEY_COLUMN: "a"}, {KEY_COLUMN: "b"}], [0, 2])
     assert [(value.index, value.message) for value in found.bad] == [
-        (1, "a tombstone without a key: nothing says which row goes"),
+        (1, Naming("key")),
         (3, "key: not JSON"),
     ]
 
@@ -113,7 +114,7 @@ def test_an_event_is_about_the_row_of_its_kafka_key() -> None:
         "string",
     )
     assert rows == [({KEY_COLUMN: "x", "text": "a"}, False), ({KEY_COLUMN: "y", "text": None}, True)]
-    assert bad == [(2, "no Kafka key, by which rows are told apart")]
+    assert bad == [(2, Naming("key"))]
 
 
 def test_an_event_whose_before_has_another_key_removes_that_row_too() -> None:

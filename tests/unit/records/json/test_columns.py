@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calve.sink_core.error_codes.records import NO_SAMPLE
+from calve.sink_core.error_codes.records import NO_SAMPLE, TWO_KINDS
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.type_text import type_text
 from calve.sink_core.records.json.columns import ONLY_EMPTY, ONLY_NULL, ROUNDED, infer_schema
 from calve.sink_core.records.json.decoder import JsonDecoder
 from tests.codes import raises
+from tests.unit.values import names as names_in
 
 
 def inferred(*records: object) -> dict[str, str]:
@@ -75,16 +76,17 @@ def test_an_object_that_is_always_empty_has_no_column() -> None:
 
 
 @pytest.mark.parametrize(
-    ("records", "message"),
+    ("records", "named"),
     [
-        (({"a": 1}, {"a": "x"}), "field a holds integers and strings in the sample"),
-        (({"a": {"b": [True, 1.5]}},), r"field a.b\[\] holds booleans and numbers in the sample"),
-        (({"a": [1]}, {"a": {"b": 1}}), "field a holds arrays and objects in the sample"),
+        (({"a": 1}, {"a": "x"}), ["a", "integers", "strings"]),
+        (({"a": {"b": [True, 1.5]}},), ["a.b[]", "booleans", "numbers"]),
+        (({"a": [1]}, {"a": {"b": 1}}), ["a", "arrays", "objects"]),
     ],
 )
-def test_two_kinds_in_one_field_are_refused_by_name(records: tuple[object, ...], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_two_kinds_in_one_field_are_refused_by_name(records: tuple[object, ...], named: list[str]) -> None:
+    with raises(TWO_KINDS) as raised:
         inferred(*records)
+    names_in(raised.value.message, *named)
 
 
 def test_what_is_no_json_object_is_skipped() -> None:
@@ -93,9 +95,8 @@ def test_what_is_no_json_object_is_skipped() -> None:
 
 
 def test_a_sample_without_an_object_asks_for_the_columns() -> None:
-    with raises(NO_SAMPLE) as raised:
+    with raises(NO_SAMPLE, "auto_create.columns"):
         infer_schema([b"not json"])
-    assert "auto_create.columns" in raised.value.hint
 
 
 times = st.datetimes().map(lambda t: t.isoformat() + "Z") | st.datetimes().map(lambda t: t.isoformat())

@@ -42,6 +42,7 @@ from calve.sink_core.records.columns.type_text import schema_of
 from calve.sink_core.records.decode.decoded import DECODE, FIT, Decoded
 from calve.sink_core.records.json.decoder import JsonDecoder
 from tests.fuzz import mutated
+from tests.unit.values import Naming
 
 UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
 POINT = StructType(NestedField(2, "x", LongType(), required=True), NestedField(3, "y", LongType()))
@@ -286,13 +287,13 @@ def test_zeros_for_nanoseconds_lose_nothing(zone: str) -> None:
 def test_a_required_field_that_is_missing_or_null_is_named() -> None:
     decoded = one_column(LongType(), required=True).decode([b'{"a": 1}', b"{}", b'{"a": null}'])
     assert rows(decoded) == [{"a": 1}]
-    assert {value.message for value in decoded.bad} == {"a: required, but missing or null"}
+    assert [value.message for value in decoded.bad] == [Naming(of="a")] * 2
 
 
 def test_required_parts_of_a_missing_struct_are_not_missed() -> None:
     decoded = one_column(POINT).decode([b"{}", b'{"a": {}}', b'{"a": {"x": 5}}'])
     assert rows(decoded) == [{"a": None}, {"a": {"x": 5, "y": None}}]
-    assert [value.message for value in decoded.bad] == ["a.x: required, but missing or null"]
+    assert [value.message for value in decoded.bad] == [Naming(of="a.x")]
 
 
 def test_the_columns_have_exactly_the_types_and_field_ids_of_the_table() -> None:
@@ -379,22 +380,21 @@ def test_a_null_struct_with_a_required_field_is_a_row_as_any_other() -> None:
     schema = Schema(NestedField(1, "o", StructType(NestedField(2, "x", IntegerType(), required=True))))
     decoded = JsonDecoder(schema).decode([b'{"o": {"x": 1}}', b'{"o": null}', b"{}", b'{"o": {}}'])
     assert decoded.columns.column("o").to_pylist() == [{"x": 1}, None, None]
-    assert [bad.message for bad in decoded.bad] == ["o.x: required, but missing or null"]
+    assert [bad.message for bad in decoded.bad] == [Naming(of="o.x")]
     pq.write_table(pa.Table.from_batches([conform(decoded.columns.columns, file_schema(schema))]), io.BytesIO())
 
 
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        (b'{"i": "x"}', "i: string, not number"),
-        (b'{"s": {"l": [{"t": 1}]}}', "s.l.element.t: number, not string"),
-        (b'{"s": 7}', "s: number, not object"),
-        (b'{"i": 1, "i": 2}', "i: was specified twice"),
-        (b'{"i": 3000000000}', "i: 3000000000, not int"),
-        (b'{"i": 1.5}', "i: 1.5, not int"),
+        (b'{"i": "x"}', Naming("string", "number", of="i")),
+        (b'{"s": {"l": [{"t": 1}]}}', Naming("number", "string", of="s.l.element.t")),
+        (b'{"s": 7}', Naming("number", "object", of="s")),
+        (b'{"i": 1, "i": 2}', Naming(of="i")),
+        (b'{"i": 3000000000}', Naming(3000000000, "int", of="i")),
+        (b'{"i": 1.5}', Naming(1.5, "int", of="i")),
     ],
 )
-def test_an_error_of_the_parser_names_field_and_kinds(record: bytes, said: str) -> None:
+def test_an_error_of_the_parser_names_field_and_kinds(record: bytes, said: Naming) -> None:
     schema = schema_of({"i": "int", "s": "struct<l: list<struct<t: string>>>"})
-    [bad] = JsonDecoder(schema).decode([record]).bad
-    assert bad.message == said
+    assert outcomes(JsonDecoder(schema).decode([record]), 1) == [(FIT, said)]

@@ -40,6 +40,7 @@ from calve.sink_core.records.protobuf.schema import Messages, proto_file
 from tests.fuzz import mutated
 from tests.unit.records.decode.outcomes import outcomes
 from tests.unit.records.protobuf.messages import HEADER, ORDER, OneFile, framed, messages, order, order_schema, priced
+from tests.unit.values import Naming, names
 
 
 @pytest.fixture(autouse=True, scope="module", params=["parsed", "kernel"])
@@ -151,29 +152,28 @@ def stamped(seconds: int, nanos: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "message", "said"),
+    ("kind", "name", "message", "named"),
     [
-        (IntegerType(), "id", order(id=2**31), "id:"),
-        (LongType(), "big", order(big=2**63), "big:"),
-        (FloatType(), "d", order(d=0.1), "d: 0.1 is not exactly a float"),
-        (BooleanType(), "id", order(id=1), "id: Protobuf's int64 doesn't fit boolean"),
-        (LongType(), "tags", order(tags=["a"]), "tags: Protobuf's repeated string doesn't fit long"),
-        (LongType(), "sizes", order(sizes={"a": 1}), "sizes: Protobuf's map doesn't fit long"),
-        (StringType(), "colour", order(colour=9), "colour: 9 is no value of shop.Colour"),
-        (UUIDType(), "text", order(text="x"), "text: 'x' is not a UUID"),
-        (FixedType(2), "raw", order(raw=b"abc"), "raw:"),
-        (TimestamptzType(), "at", stamped(0, 1), "at: a timestamp with 1 nanoseconds is not whole microseconds"),
-        (TimestamptzType(), "at", stamped(0, -1), "at: a timestamp of 0 seconds and -1 nanoseconds"),
-        (TimestamptzType(), "at", stamped(2**62, 0), "at:"),
+        (IntegerType(), "id", order(id=2**31), []),
+        (LongType(), "big", order(big=2**63), []),
+        (FloatType(), "d", order(d=0.1), [0.1, "float"]),
+        (BooleanType(), "id", order(id=1), ["int64", "boolean"]),
+        (LongType(), "tags", order(tags=["a"]), ["repeated string", "long"]),
+        (LongType(), "sizes", order(sizes={"a": 1}), ["map", "long"]),
+        (StringType(), "colour", order(colour=9), [9, "shop.Colour"]),
+        (UUIDType(), "text", order(text="x"), ["'x'", "UUID"]),
+        (FixedType(2), "raw", order(raw=b"abc"), []),
+        (TimestamptzType(), "at", stamped(0, 1), [1]),
+        (TimestamptzType(), "at", stamped(0, -1), [0, -1]),
+        (TimestamptzType(), "at", stamped(2**62, 0), []),
     ],
 )
 def test_what_does_not_fit_is_named_and_its_neighbours_are_read(
-    kind: IcebergType, name: str, message: Any, said: str
+    kind: IcebergType, name: str, message: Any, named: list[object]
 ) -> None:
     neighbour = framed(order(text=UUID_TEXT, raw=b"ab"))
     found = outcomes(decoder(Schema(NestedField(1, name, kind))).decode([neighbour, framed(message), neighbour]), 3)
-    assert found[1][0] == FIT
-    assert found[1][1].startswith(said)
+    assert found[1] == (FIT, Naming(*named, of=name))
     assert isinstance(found[0], dict)
     assert found[0] == found[2]
 
@@ -194,24 +194,19 @@ def test_a_value_that_is_no_message_of_the_schema_is_bad() -> None:
         good,
     ]
     found = outcomes(decoder().decode(values), len(values))
-    assert [stage for stage, _ in found[:-1]] == [DECODE] * (len(values) - 1)
-    for verdict, part in zip(
-        found,
-        [
-            "no such schema",
-            "no message index",
-            "no such schema",
-            "no message index",
-            "schema id 7 has no message [16]",
-            "a message -1 deep",
-            "no message index",
-            "truncated, or not written with schema id 7, message shop.Order",
-            "field 1007 of shop.Order is not in the schema",
-            "truncated, or not written with",
-        ],
-        strict=False,
-    ):
-        assert part in verdict[1]
+    told = [
+        Naming(),
+        Naming(),
+        Naming("0000000008"),
+        Naming(),
+        Naming("schema id 7", "[16]"),
+        Naming(-1),
+        Naming(),
+        Naming("schema id 7", "shop.Order"),
+        Naming(1007, "shop.Order"),
+        Naming("schema id 7", "shop.Order"),
+    ]
+    assert found[:-1] == [(DECODE, each) for each in told]
     assert found[-1]["id"] == 1
 
 
@@ -235,8 +230,7 @@ def test_proto2_knows_what_is_required_and_its_defaults() -> None:
     made = GetMessageClass(schema.descriptor)(id=1)
     made.part.add(n=3)
     found = outcomes(decoder(columns, OLD).decode([framed(made, b"\0"), HEADER + b"\0"]), 2)
-    assert found == [{"id": 1, "five": 5, "text": None, "part": [{"n": 3}]}, (FIT, found[1][1])]
-    assert "id: required, but missing or null" in found[1][1]
+    assert found == [{"id": 1, "five": 5, "text": None, "part": [{"n": 3}]}, (FIT, Naming(of="id"))]
 
 
 @pytest.mark.parametrize(
@@ -260,22 +254,22 @@ def test_a_string_of_proto2_that_is_no_text_is_named_and_its_neighbours_are_read
 
 
 @pytest.mark.parametrize(
-    ("text", "references", "said"),
+    ("text", "references", "named"),
     [
-        ("message A {", (), "not a Protobuf schema: calve-root.proto:1:12: Reached end of input"),
-        ('import "no.proto";', (), "no.proto: File not found"),
-        ("", (("../../x.proto", ""),), "it imports '../../x.proto'"),
-        ("", (("/x.proto", ""),), "it imports '/x.proto'"),
+        ("message A {", (), "calve-root.proto:1:12"),
+        ('import "no.proto";', (), "no.proto"),
+        ("", (("../../x.proto", ""),), "'../../x.proto'"),
+        ("", (("/x.proto", ""),), "'/x.proto'"),
     ],
 )
-def test_a_text_that_is_no_schema_is_told(text: str, references: tuple[tuple[str, str], ...], said: str) -> None:
-    with pytest.raises(ValueError, match="not a Protobuf schema") as raised:
+def test_a_text_that_is_no_schema_is_told(text: str, references: tuple[tuple[str, str], ...], named: str) -> None:
+    with pytest.raises(ValueError, match=r"\bProtobuf\b") as raised:
         proto_file("schema id 7", text, references)
-    assert said in str(raised.value)
+    names(str(raised.value), named)
 
 
 def test_a_file_without_a_message_is_no_schema_of_rows() -> None:
-    assert proto_file("schema id 7", 'syntax = "proto3"; enum E { A = 0; }').unfit == "schema id 7 defines no message"
+    assert proto_file("schema id 7", 'syntax = "proto3"; enum E { A = 0; }').unfit == Naming("schema id 7")
 
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)))
@@ -348,13 +342,13 @@ def test_the_schema_says_what_a_table_lacks() -> None:
         (-1250, 3, Decimal("-1.25")),
         (12, -3, Decimal(12000)),
         (10**38 - 1, 0, Decimal(10**38 - 1)),
-        (1251, 3, "price: "),
-        (10**38, 0, "price: "),
-        (2**135, 0, "price: a decimal of 18 bytes and scale 0 fits no column"),
-        (1, -1000, "price: a decimal of 1 bytes and scale -1000 fits no column"),
+        (1251, 3, Naming(of="price")),
+        (10**38, 0, Naming(of="price")),
+        (2**135, 0, Naming(18, 0, of="price")),
+        (1, -1000, Naming(1, -1000, of="price")),
     ],
 )
-def test_a_decimal_fits_a_column_with_all_its_digits(unscaled: int, scale: int, then: Decimal | str) -> None:
+def test_a_decimal_fits_a_column_with_all_its_digits(unscaled: int, scale: int, then: Decimal | Naming) -> None:
     file, schema = priced()
     message: Any = GetMessageClass(schema.descriptor)()
     message.price.value, message.price.scale = (
@@ -369,5 +363,4 @@ def test_a_decimal_fits_a_column_with_all_its_digits(unscaled: int, scale: int, 
         assert decoded.columns.column("price").to_pylist() == [then]
     else:
         [bad] = decoded.bad
-        assert bad.stage == FIT
-        assert bad.message.startswith(then)
+        assert (bad.stage, bad.message) == (FIT, then)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from calve.sink_core.sink.dead_letters.misfits import Misfits, counted, place_of
+from tests.unit.values import names
 
 TABLES = ("db.a", "db.b")
 EARLY, LATE = (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2))
@@ -40,5 +41,5 @@ def test_only_what_did_not_fit_is_counted_from_its_earliest_record_on() -> None:
     ]
     found = counted(rows, TABLES)
     assert found == (Misfits("db.a", "x", 2, "2026-01-01T00:00:00+00:00"), Misfits("db.b", "y", 1, None))
-    assert str(found[1]) == "1 dead letter doesn't fit y of db.b"
-    assert str(found[0]) == "2 dead letters don't fit x of db.a, since 2026-01-01T00:00:00+00:00"
+    names(str(found[1]), 1, "y", "db.b")
+    names(str(found[0]), 2, "x", "db.a", "2026-01-01T00:00:00+00:00")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.sink_core.control.decision import Decision, Verdict
+from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import BatchAbandoned
 from calve.sink_core.offsets import OffsetRange, Position, TopicPartition
 from calve.sink_core.sink.loop.decision import decide
@@ -17,6 +17,7 @@ from calve.sink_core.tables.batch import BatchPlan
 from calve.sink_core.tables.log.events import DataComplete
 from calve.sink_core.tables.log.state import CommitState
 from tests.unit.tables.log.build import PIPELINE_ID, TOPIC, at, checkpoint, complete, log, positions, started
+from tests.unit.values import names
 
 LAST = complete("b1", {TOPIC: (10, 20)})
 AFTER_B1 = log(LAST)
@@ -55,22 +56,20 @@ def test_our_id_in_the_positions_means_that_an_earlier_try_landed() -> None:
 def test_a_batch_published_by_another_run_makes_the_plan_stale_and_is_named() -> None:
     decision = decide(plan(10, 20), positions("b9", 15, 25), log(LAST, complete("b9", {TOPIC: (15, 25)})))
     assert decision.verdict is Verdict.STALE
-    assert "b9" in decision.why
-    assert "b2" in decision.why
+    names(decision.why, "b9", "b2")
 
 
 def test_outstanding_plans_are_stale_once_they_were_given_up_and_say_that_they_are_planned_again() -> None:
     decision = decide(plan(10, 20), positions("b1+mark", 10, 20), AFTER_B1)
     assert (decision.verdict, decision.given_up) == (Verdict.STALE, True)
-    assert "b2 was given up by orphan removal" in decision.why
-    assert "planned again" in decision.why
+    names(decision.why, "b2")
 
 
 def test_a_plan_that_was_given_up_after_others_had_published_is_just_stale() -> None:
     later = log(LAST, complete("b9", {TOPIC: (15, 25)}))
     decision = decide(plan(10, 20), positions("b9+mark", 15, 25), later)
     assert (decision.verdict, decision.given_up) == (Verdict.STALE, False)
-    assert "b9 has been published since" in decision.why
+    names(decision.why, "b9")
 
 
 def test_a_plan_made_after_the_giving_up_is_published() -> None:
@@ -93,7 +92,7 @@ def test_a_position_of_another_batch_in_one_partition_is_enough_to_be_stale() ->
 def test_a_position_that_is_not_where_the_plan_starts_makes_it_stale_with_both_values() -> None:
     decision = decide(plan(10, 20), positions("b1", 10, 19), AFTER_B1)
     assert decision.verdict is Verdict.STALE
-    assert f"{at(1)}: the plan starts at 20, the position is 19" in decision.why
+    names(decision.why, at(1), 20, 19)
 
 
 def test_a_partition_that_appeared_since_the_last_publish_starts_where_the_plan_starts() -> None:
@@ -125,7 +124,8 @@ NEW = plan(0, 3, topic="new")
 
 def test_a_plan_of_new_topics_only_continues_the_last_batch_of_the_log() -> None:
     decision = decide(NEW, {at(1, "new"): Position(3, "a-year-ago")}, log(LAST, started("b2", "b1")))
-    assert decision == Decision(Verdict.PUBLISH, "the log's last batch is the predecessor; its topics are gone")
+    assert (decision.verdict, decision.given_up) == (Verdict.PUBLISH, False)
+    assert decision.why
 
 
 @pytest.mark.parametrize("since", [complete("b9", {"newer": (5,)}), complete("b9", {"new": (2, 5)})])

@@ -8,6 +8,7 @@ from calve.sink_core.sink.loop.needed import Taken, kept_for_tables
 from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.state import CommitState
 from tests.unit.tables.log.build import TABLE, bound, checkpoint, complete, log, reported, written
+from tests.unit.values import Naming
 
 OTHER = "air.other"
 THREE = log(bound(), *(e for i in (1, 2, 3) for e in (written(f"b{i}"), written(f"b{i}", OTHER), complete(f"b{i}"))))
@@ -19,16 +20,16 @@ def kept(state: CommitState, taken: Taken, *, young: int = 99) -> Kept:
 
 
 def test_the_last_publish_stays_when_every_table_has_everything() -> None:
-    assert kept(THREE, {TABLE: 10, OTHER: 10}) == Kept(9, "the last publish is at control offset 9")
+    assert kept(THREE, {TABLE: 10, OTHER: 10}) == Kept(9, Naming(9))
 
 
 def test_what_is_young_stays() -> None:
     found = kept(THREE, {TABLE: 10, OTHER: 10}, young=2)
-    assert found == Kept(2, "events from control offset 2 on are younger than 3,600 s")
+    assert found == Kept(2, Naming(2, "3,600 s"))
 
 
 def test_a_table_that_is_behind_keeps_what_it_lacks_and_nothing_below() -> None:
-    assert kept(THREE, {TABLE: 10, OTHER: 4}) == Kept(5, f"{OTHER} lacks the event at control offset 5")
+    assert kept(THREE, {TABLE: 10, OTHER: 4}) == Kept(5, Naming(OTHER, 5))
     assert kept(THREE, {TABLE: 1, OTHER: 4}).offset == 1
 
 
@@ -55,8 +56,8 @@ def test_a_table_that_is_gone_keeps_what_nobody_reported() -> None:
 
 def test_an_incomplete_batch_stays() -> None:
     state = log(bound(), complete("b1"), written("b2"), written("b3"), complete("b3"))
-    assert kept(state, {TABLE: 5}) == Kept(2, "the batch at control offset 2 is not complete")
+    assert kept(state, {TABLE: 5}) == Kept(2, Naming(2))
 
 
 def test_of_a_log_without_a_publish_the_checkpoint_says_enough() -> None:
-    assert kept(log(checkpoint(5), start=5), {}) == Kept(6, "every event below the checkpoint could go")
+    assert kept(log(checkpoint(5), start=5), {}) == Kept(6, Naming())

@@ -9,6 +9,7 @@ from calve.sink_core.sink.verify.history import History
 from calve.sink_core.tables.log.events import TableCheckpoint
 from calve.sink_core.tables.proof import Evidence
 from tests.unit.sink.verify.hand_made import AT, DATA, bootstrapped, complete, history, kinds, publish, row, written
+from tests.unit.values import names
 
 
 def test_a_chain_from_the_bootstrap_on_is_accepted() -> None:
@@ -24,7 +25,7 @@ def test_a_batch_that_does_not_continue_the_one_before_is_named_with_both() -> N
     history([*bootstrapped(("b1", [row("b1", 0, 10)])), *publish("b3", "b2", [row("b3", 10, 20)])], evidence)
     (violation,) = evidence.violations
     assert violation.kind == "batch-chain"
-    assert "b3 continues batch b2; before it is b1" in violation.message
+    names(violation.message, "b3", "b2", "b1")
 
 
 def test_positions_that_move_back_are_named_with_both_values() -> None:
@@ -32,7 +33,7 @@ def test_positions_that_move_back_are_named_with_both_values() -> None:
     history([*bootstrapped(("b1", [row("b1", 0, 10)])), complete("b2", "b1", {AT: 4})], evidence)
     (violation,) = evidence.violations
     assert (violation.kind, violation.subject) == ("positions-moved-back", "flights[3]")
-    assert "from 10 to 4" in violation.message
+    names(violation.message, 10, 4)
 
 
 def test_a_batch_published_twice_and_one_without_its_completion_are_named() -> None:
@@ -102,7 +103,7 @@ def test_what_is_left_below_the_checkpoint_is_checked_from_the_second_batch_on()
         evidence = Evidence()
         of(*events, wrong, base=wrong, start=30, evidence=evidence)
         assert kinds(evidence) == ["batch-chain"]
-        assert "control offset 36" in evidence.violations[0].message
+        names(evidence.violations[0].message, 36)
 
 
 def test_positions_of_a_topic_taken_out_before_the_trim_are_known_from_the_checkpoint() -> None:

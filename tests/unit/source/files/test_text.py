@@ -16,6 +16,7 @@ from calve.sink_core.source.files.text import whole_records
 from calve.sink_core.source.files.values import MOST_BYTES, MOST_RECORD
 from tests.codes import finding, raises
 from tests.unit.source.files.reading import append, reading
+from tests.unit.values import Naming, names
 
 
 def test_a_file_that_grows_gives_each_line_once_as_its_bytes_are(tmp_path: Path) -> None:
@@ -69,9 +70,13 @@ def test_lines_that_are_no_objects_are_bad_rows(tmp_path: Path) -> None:
     append(tmp_path / "a.jsonl", b"\n".join([b'{"id":1}', *bad, b'{"id":2}', b""]))
     assert lines.values() == ['{"id":1}', '{"id":2}']
     assert [row.raw for row in lines.bad] == bad
+    # What the libraries say is not ours to choose.
+    others = ["Expecting value", "can't decode", "surrogates"]
     said = " | ".join(row.error for row in lines.bad)
-    for part in ("no JSON object, but list", "Expecting value", "NaN is no JSON", "can't decode", "lacks id", "surrog"):
-        assert part in said
+    assert [part for part in others if part not in said] == []
+    names(lines.bad[0].error, "list")
+    names(lines.bad[2].error, "NaN")
+    names(lines.bad[4].error, "id")
     assert dict(lines.bad[0].where) == {"file": "a.jsonl", "position": 9}
 
 
@@ -118,10 +123,7 @@ def test_csv_goes_on_behind_its_header_and_counts_fields(tmp_path: Path) -> None
         (b'{"id":"4"}', {"id": "4", "name": '5" pipe'}),
     ]
     assert [row.raw for row in csv.bad] == [b"2", b"3,x,y", b'5,"x"y']
-    assert [row.error for row in csv.bad][:2] == [
-        "1 fields, where the header has 2",
-        "3 fields, where the header has 2",
-    ]
+    assert [row.error for row in csv.bad][:2] == [Naming(1, 2), Naming(3, 2)]
     append(file, "6,z\n")
     assert csv.values() == ['{"id":"6","name":"z"}']
 
@@ -156,23 +158,24 @@ def test_a_quote_that_a_settled_file_leaves_open_is_a_bad_row(tmp_path: Path) ->
     csv = reading(tmp_path, "csv", settle="1h")
     append(tmp_path / "a.csv", 'id\n1\n"open\n2', settled=True)
     assert csv.values() == ['{"id":"1"}']
-    assert [(row.raw, row.error) for row in csv.bad] == [(b'"open\n2', "unexpected end of data")]
+    assert [(row.raw, row.error) for row in csv.bad] == [(b'"open\n2', Naming())]
     assert csv.plan() == ()
 
 
 @pytest.mark.parametrize(
-    ("header", "said"),
+    ("header", "named"),
     [
-        (b"a,a\n", "does not name each field once"),
-        (b"a,\n", "does not name each field once"),
+        (b"a,a\n", "['a', 'a']"),
+        (b"a,\n", "['a', '']"),
         (b"\xff\n", "can't decode"),
-        (b"a,b\n", "lacks id"),
+        (b"a,b\n", "id"),
     ],
 )
-def test_a_header_that_names_no_fields_stops(header: bytes, said: str, tmp_path: Path) -> None:
+def test_a_header_that_names_no_fields_stops(header: bytes, named: str, tmp_path: Path) -> None:
     append(tmp_path / "a.csv", header)
-    with raises(FILE_OTHER_FORMAT, "a.csv", said):
+    with raises(FILE_OTHER_FORMAT, "a.csv") as raised:
         reading(tmp_path, "csv", key=["id"]).read()
+    names(raised.value.message, named)
 
 
 @pytest.mark.parametrize("text", [b"x" * (MOST_RECORD + 1), b'"' + b"\n" * (MOST_RECORD + 1)])

@@ -13,6 +13,7 @@ from calve.sink_core.source.base import BadRow, Record
 from calve.sink_core.source.postgres.pgoutput import Change, Decoder
 from calve.sink_core.source.postgres.records import UNAVAILABLE, Debezium, Rows, Shape
 from calve.sink_core.source.postgres.values import Types
+from tests.unit.values import names
 
 UNSENT = object()
 OID = 7
@@ -102,9 +103,8 @@ def test_a_table_without_a_key_has_none() -> None:
     # No tombstone can name it.
     (gone,) = records("D", row("O", 1, "a"), relation=keyless)
     assert sides(gone) == ("d", {"id": 1, "note": "a"}, None)
-    assert bad("D", row("O", 1, "a"), relation=keyless, shape=Rows()).error == (
-        "a delete in public.accounts, which has no key: shape row can't say which row is gone"
-    )
+    error = bad("D", row("O", 1, "a"), relation=keyless, shape=Rows()).error
+    names(error, "public.accounts", "shape row")
 
 
 def test_what_is_no_text_is_a_bad_row_with_its_place() -> None:

@@ -41,6 +41,7 @@ from calve.sink_core.tables.log.range_parts import RangeJob, RangeRead, Replaces
 from tests.codes import raises
 from tests.fuzz import mutated
 from tests.unit.tables.log.build import checkpoint, complete, written
+from tests.unit.values import names
 
 CHECKPOINT_S_LATER_FIELDS = (
     "paused_reason",
@@ -203,18 +204,15 @@ def test_an_older_reader_stops_at_changes_that_only_a_merge_brings_in(to_merge: 
 
 def test_an_unknown_event_type_stops_the_reader_and_says_to_upgrade() -> None:
     value = message("PARTITION_MERGED", SINK.schemas["RESUMED"], asdict(Resumed(pipeline_id="p", by="ana")))
-    with raises(NEWER_VERSION) as raised:
+    with raises(NEWER_VERSION, "PARTITION_MERGED"):
         SINK.decode(value)
-    assert "PARTITION_MERGED" in raised.value.message
-    assert "nothing was committed" in raised.value.hint
 
 
 def test_an_event_for_a_newer_reader_stops_this_one_with_both_versions() -> None:
     value = message("RESUMED", SINK.schemas["RESUMED"], asdict(Resumed(pipeline_id="p", by="ana")), min_reader=7)
     with raises(NEWER_VERSION) as raised:
         SINK.decode(value)
-    assert "needs reader version 7" in raised.value.message
-    assert f"reads up to {SINK.reader_version}" in raised.value.message
+    names(raised.value.message, "RESUMED", 7, SINK.reader_version)
 
 
 def test_a_newer_event_that_an_older_reader_may_read_loses_only_the_new_field() -> None:
