@@ -11,8 +11,8 @@ from calve.sink_core.control.events import Event
 from calve.sink_core.finding import Finding
 from calve.sink_core.findings import OTHER_CATALOG
 from calve.sink_core.offsets import Position
+from tests.codes import names
 from tests.unit.tables.log.build import TOPIC, at, bound, checkpoint, complete, log, positions
-from tests.unit.values import names
 
 CONTROL = "calve.prod.flights.control"
 AFTER_B1 = log(complete("b1", {TOPIC: (10, 20)}))

@@ -12,6 +12,7 @@ from calve.sink_core.control.events import Event, Paused, Resumed
 from calve.sink_core.control.trim import first_kept
 from calve.sink_core.mirror.state import MirrorState, mirror_checkpoint_of
 from calve.sink_core.offsets import TopicPartition
+from tests.codes import names
 from tests.unit.mirror.build import (
     BOUND,
     ONE,
@@ -26,7 +27,6 @@ from tests.unit.mirror.build import (
     part,
     started,
 )
-from tests.unit.values import names
 
 
 def test_what_slots_copied_is_known_by_partition_in_its_order() -> None:

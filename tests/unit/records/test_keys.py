@@ -17,9 +17,8 @@ from calve.sink_core.error_codes.tables import NO_TYPE
 from calve.sink_core.records.columns.kafka_column import RAW_KEY
 from calve.sink_core.records.decode.decoded import DECODE, FIT
 from calve.sink_core.records.keys import KeyDecoder, KeyReader
-from tests.codes import raises
+from tests.codes import Naming, raises
 from tests.schema_registry import plain
-from tests.unit.values import Naming
 
 USER: dict[str, Any] = {
     "type": "record",

@@ -8,7 +8,7 @@ from pyroaring import BitMap64
 
 from calve.sink_core.offset_sets import SHOWN_RANGES, of_range, runs, shown
 from calve.sink_core.offsets import TopicPartition
-from tests.unit.values import names
+from tests.codes import names
 
 AT = TopicPartition("flights", 3)
 

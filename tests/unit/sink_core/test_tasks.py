@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from calve.sink_core.tasks import InProcessTasks, Size, WrittenBy
-from tests.unit.values import names
+from tests.codes import names
 
 ON_SPARK = WrittenBy("spark", 4, "local-1", "local[*]", "http://127.0.0.1:4040")
 

@@ -17,7 +17,7 @@ from calve.sink_core.control.checking.checklist import (
 from calve.sink_core.error_codes.general import WRONG_INPUT
 from calve.sink_core.errors import CalveError, ConfigError, Unreachable
 from calve.sink_core.kafka.failures import reported
-from tests.unit.values import names
+from tests.codes import names
 
 
 def raising(error: CalveError) -> Check:

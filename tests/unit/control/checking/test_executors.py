@@ -10,8 +10,7 @@ import pytest
 from calve.sink_core.config.formats import FORMATS
 from calve.sink_core.control.checking.executors import Probe, summary
 from calve.sink_core.error_codes.machine import EXECUTORS
-from tests.codes import raises
-from tests.unit.values import names
+from tests.codes import names, raises
 
 
 def test_an_executor_like_this_process_has_all_it_needs() -> None:

@@ -29,8 +29,7 @@ from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.iceberg.catalog.opening import open_catalog, unreachable_as_ours
 from calve.sink_core.iceberg.create.tables import ensure_tables
 from calve.sink_core.records.columns.type_text import schema_of, type_text
-from tests.codes import raises
-from tests.unit.values import names
+from tests.codes import names, raises
 
 RECORDS = [b'{"id": 1, "at": "2024-05-31T10:00:00Z", "place": {"city": "Bergen"}}']
 COLUMNS = {"id": "long", "at": "timestamptz", "place": "struct<city: string>"}

@@ -18,8 +18,8 @@ from calve.sink_core.sink.resolve.rebuild import BEFORE
 from calve.sink_core.tables.history.contents import compare, given_up
 from calve.sink_core.tables.history.view import SnapshotView, TableView
 from calve.sink_core.tables.proof import Evidence
+from tests.codes import names
 from tests.unit.sink.verify.hand_made import DATA, kinds, own, table_view
-from tests.unit.values import names
 
 PUBLISHED_AT = {"b1": 3, "b2": 8, "b3": 12}
 EXPECTED = {"b1": 10, "b2": 20, "b3": 5}

@@ -21,8 +21,7 @@ from calve.sink_core.config.references import HIDDEN
 from calve.sink_core.error_codes.files import SETTINGS
 from calve.sink_core.errors import EXIT_BAD_INPUT
 from tests import toy_kind
-from tests.codes import says
-from tests.unit.values import names
+from tests.codes import names, says
 
 CONNECTIONS = {"deployment": "dev", "kafka": {"main": {"bootstrap.servers": "b:9092", "sasl.password": "open sesame"}}}
 TOY = {"name": "letters", "kind": "toy", "kafka": "main", "reads": "in.txt", "writes": "out.txt"}

@@ -10,9 +10,8 @@ import pytest
 from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
 from calve.sink_core.records.avro.columns import avro_columns
 from calve.sink_core.records.avro.schema import writer_schema
-from tests.codes import raises
+from tests.codes import names, raises
 from tests.unit.records.avro.records import DECIMAL_5, POINT, fixed, logical, written_with
-from tests.unit.values import names
 
 
 def test_columns_are_exact_and_optional_where_null_may_be() -> None:

@@ -37,6 +37,7 @@ from pyiceberg.types import (
 from calve.sink_core.records.avro.decoder import AvroDecoder, OneSchema
 from calve.sink_core.records.avro.schema import writer_schema
 from calve.sink_core.records.decode.decoded import DECODE, FIT
+from tests.codes import Naming, names
 from tests.unit.records.avro.records import (
     COLOUR,
     DECIMAL_5,
@@ -53,7 +54,6 @@ from tests.unit.records.avro.records import (
     written_with,
     zigzag,
 )
-from tests.unit.values import Naming, names
 
 UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
 WIDE_CONTEXT = Context(prec=60)

@@ -20,9 +20,9 @@ from pyiceberg.types import (
 from calve.sink_core.records.avro.decoder import AvroDecoder, OneSchema
 from calve.sink_core.records.avro.schema import writer_schema
 from calve.sink_core.records.decode.decoded import DECODE, FIT
+from tests.codes import Naming, names
 from tests.unit.records.avro.records import COLOUR, INTS, encoded, fixed, logical, one_column, values_of, zigzag
 from tests.unit.records.decode.outcomes import outcomes
-from tests.unit.values import Naming, names
 
 MAP = MapType(2, StringType(), 3, LongType(), value_required=False)
 TEN = logical("bytes", "decimal", precision=10, scale=2)

@@ -22,8 +22,7 @@ from calve.sink_core.records.connect.decoder import ConnectDecoder
 from calve.sink_core.records.decode.decoded import Decoded, Decoder
 from calve.sink_core.records.json.columns import infer_schema
 from calve.sink_core.records.json.decoder import JsonDecoder
-from tests.codes import raises
-from tests.unit.values import Naming
+from tests.codes import Naming, raises
 
 COLUMNS = Schema(
     NestedField(1, "id", LongType(), required=True),

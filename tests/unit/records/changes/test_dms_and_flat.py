@@ -20,8 +20,7 @@ from calve.sink_core.records.columns.evolution import evolved
 from calve.sink_core.records.columns.names import names_of
 from calve.sink_core.records.json.columns import infer_schema
 from calve.sink_core.records.json.decoder import JsonDecoder
-from tests.codes import raises
-from tests.unit.values import Naming
+from tests.codes import Naming, raises
 
 COLUMNS = Schema(
     NestedField(1, "id", LongType(), required=True),

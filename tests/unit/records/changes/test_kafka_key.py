@@ -27,8 +27,7 @@ from calve.sink_core.records.changes.kafka_key import (
 )
 from calve.sink_core.records.decode.decoded import DECODE, BadValue
 from calve.sink_core.records.json.decoder import JsonDecoder
-from tests.codes import raises
-from tests.unit.values import Naming
+from tests.codes import Naming, raises
 
 PAIR = pa.struct([("id", pa.int64()), ("region", pa.large_string())])
 COLUMNS = Schema(

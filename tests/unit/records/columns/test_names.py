@@ -20,8 +20,8 @@ from calve.sink_core.records.decode.decoded import Decoder
 from calve.sink_core.records.json.decoder import JsonDecoder
 from calve.sink_core.records.protobuf.decoder import ProtobufDecoder
 from calve.sink_core.records.protobuf.schema import Messages, ProtoFile, proto_file
+from tests.codes import names as names_in
 from tests.schema_registry import plain
-from tests.unit.values import names as names_in
 
 SCHEMA = schema_of({"id": "long", "at": "struct<x: long>", "tags": "list<struct<y: long>>"})
 ID, AT, X = (SCHEMA.find_field(name).field_id for name in ("id", "at", "at.x"))

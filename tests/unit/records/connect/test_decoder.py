@@ -21,10 +21,9 @@ from calve.sink_core.records.columns.type_text import spark_type_text
 from calve.sink_core.records.connect.columns import connect_columns
 from calve.sink_core.records.connect.decoder import ConnectDecoder, widest_type
 from calve.sink_core.records.decode.decoded import DECODE, FIT
-from tests.codes import raises
+from tests.codes import Naming, names, raises
 from tests.fuzz import mutated
 from tests.unit.records.decode.outcomes import outcomes
-from tests.unit.values import Naming, names
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAN = float("nan")

@@ -15,8 +15,8 @@ from calve.sink_core.records.columns.type_text import schema_of
 from calve.sink_core.records.connect.decoder import ConnectDecoder
 from calve.sink_core.records.decode.strict import StrictDecoder
 from calve.sink_core.records.json.decoder import JsonDecoder
+from tests.codes import Naming
 from tests.unit.records.decode.outcomes import outcomes
-from tests.unit.values import Naming
 
 TABLE = schema_of({"id": "long", "l": "list<struct<a: long>>"})
 WHOLE = {"id": 1, "l": [{"a": 1}]}

@@ -13,8 +13,8 @@ from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.type_text import type_text
 from calve.sink_core.records.json.columns import ONLY_EMPTY, ONLY_NULL, ROUNDED, infer_schema
 from calve.sink_core.records.json.decoder import JsonDecoder
+from tests.codes import names as names_in
 from tests.codes import raises
-from tests.unit.values import names as names_in
 
 
 def inferred(*records: object) -> dict[str, str]:

@@ -41,8 +41,8 @@ from calve.sink_core.records.columns.arrow import conform, file_schema
 from calve.sink_core.records.columns.type_text import schema_of
 from calve.sink_core.records.decode.decoded import DECODE, FIT, Decoded
 from calve.sink_core.records.json.decoder import JsonDecoder
+from tests.codes import Naming
 from tests.fuzz import mutated
-from tests.unit.values import Naming
 
 UUID_TEXT = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
 POINT = StructType(NestedField(2, "x", LongType(), required=True), NestedField(3, "y", LongType()))

@@ -18,8 +18,8 @@ from calve.sink_core.records.decode import convert
 from calve.sink_core.records.decode.decoded import FIT, Decoded
 from calve.sink_core.records.json.columns import infer_schema
 from calve.sink_core.records.json.decoder import JsonDecoder
+from tests.codes import Naming
 from tests.unit.records.decode.outcomes import outcomes
-from tests.unit.values import Naming
 
 POOL = pa.proxy_memory_pool(pa.default_memory_pool())
 """For one test, whose peak is not to be that of every test before; it must outlive what is allocated."""

@@ -11,8 +11,7 @@ from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
 from calve.sink_core.records.columns.type_text import spark_type_text
 from calve.sink_core.records.json_schema.columns import json_schema_columns
 from calve.sink_core.records.json_schema.decoder import json_schema
-from tests.codes import raises
-from tests.unit.values import names
+from tests.codes import names, raises
 
 
 def columns(*references: tuple[str, Any], **root: Any) -> dict[str, tuple[str, bool]]:

@@ -8,9 +8,8 @@ from calve.sink_core.error_codes.code import ErrorCode
 from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
 from calve.sink_core.records.columns.type_text import spark_type_text
 from calve.sink_core.records.protobuf.columns import protobuf_columns
-from tests.codes import raises
+from tests.codes import names, raises
 from tests.unit.records.protobuf.messages import HEADER, messages, order_schema, priced
-from tests.unit.values import names
 
 
 def test_columns_are_those_of_the_message() -> None:

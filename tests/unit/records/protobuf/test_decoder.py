@@ -37,10 +37,10 @@ from calve.sink_core.records.decode.decoded import DECODE, FIT
 from calve.sink_core.records.protobuf.columns import protobuf_columns
 from calve.sink_core.records.protobuf.decoder import ProtobufDecoder
 from calve.sink_core.records.protobuf.schema import Messages, proto_file
+from tests.codes import Naming, names
 from tests.fuzz import mutated
 from tests.unit.records.decode.outcomes import outcomes
 from tests.unit.records.protobuf.messages import HEADER, ORDER, OneFile, framed, messages, order, order_schema, priced
-from tests.unit.values import Naming, names
 
 
 @pytest.fixture(autouse=True, scope="module", params=["parsed", "kernel"])

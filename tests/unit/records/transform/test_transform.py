@@ -20,9 +20,8 @@ from calve.sink_core.records.columns.type_text import schema_of
 from calve.sink_core.records.decode.decoded import Decoded
 from calve.sink_core.records.json.decoder import JsonDecoder
 from calve.sink_core.records.transform.transform import Transforming, input_schema
-from tests.codes import raises
+from tests.codes import Naming, raises
 from tests.documents import table_rows, text
-from tests.unit.values import Naming
 
 TYPES = {
     "id": "long",

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from calve.sink_core.sink.dead_letters.misfits import Misfits, counted, place_of
-from tests.unit.values import names
+from tests.codes import names
 
 TABLES = ("db.a", "db.b")
 EARLY, LATE = (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2))

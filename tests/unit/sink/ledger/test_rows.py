@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from calve.sink_core.sink.ledger.rows import LedgerRow, digest, rows_of
 from calve.sink_core.tables.proof import Evidence
+from tests.codes import names
 from tests.unit.sink.verify.hand_made import AT, DATA, fold, kinds, row
-from tests.unit.values import names
 
 
 def check(rows: list[LedgerRow], begin: int, end: int) -> Evidence:

@@ -17,8 +17,8 @@ from calve.sink_core.sink.ledger.stored_offsets import (
     held_by,
 )
 from calve.sink_core.tables.proof import Evidence
+from tests.codes import names
 from tests.unit.sink.verify.hand_made import AT, DATA, kinds, row
-from tests.unit.values import names
 
 ROWS = [row("b1", 0, 100), row("b2", 100, 240)]
 COVERED = {AT: of_range(0, 240)}

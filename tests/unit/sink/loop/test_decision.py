@@ -16,8 +16,8 @@ from calve.sink_core.sink.loop.decision import decide
 from calve.sink_core.tables.batch import BatchPlan
 from calve.sink_core.tables.log.events import DataComplete
 from calve.sink_core.tables.log.state import CommitState
+from tests.codes import names
 from tests.unit.tables.log.build import PIPELINE_ID, TOPIC, at, checkpoint, complete, log, positions, started
-from tests.unit.values import names
 
 LAST = complete("b1", {TOPIC: (10, 20)})
 AFTER_B1 = log(LAST)

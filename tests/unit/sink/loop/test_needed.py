@@ -7,8 +7,8 @@ from calve.sink_core.control.trim import first_kept
 from calve.sink_core.sink.loop.needed import Taken, kept_for_tables
 from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.state import CommitState
+from tests.codes import Naming
 from tests.unit.tables.log.build import TABLE, bound, checkpoint, complete, log, reported, written
-from tests.unit.values import Naming
 
 OTHER = "air.other"
 THREE = log(bound(), *(e for i in (1, 2, 3) for e in (written(f"b{i}"), written(f"b{i}", OTHER), complete(f"b{i}"))))

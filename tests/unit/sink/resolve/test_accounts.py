@@ -5,9 +5,9 @@ from typing import Any
 
 from calve.sink_core.sink.resolve.accounts import Accounts, disagreement, fold
 from calve.sink_core.tables.history.view import TableView
+from tests.codes import names
 from tests.unit.iceberg.commit.build import own, snapshot, view
 from tests.unit.tables.log.build import TABLE, TOPIC, at
-from tests.unit.values import names
 
 DEAD, LEDGER = "dead", "ledger"
 

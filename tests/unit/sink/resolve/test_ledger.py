@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from calve.sink_core.sink.resolve.ledger import trimmed
+from tests.codes import names
 from tests.unit.tables.log.build import checkpoint, complete, log, written
-from tests.unit.values import names
 
 LEDGER = "calve.flights_ledger"
 LAST = (written("b3", LEDGER), complete("b3"))

@@ -11,6 +11,7 @@ from calve.sink_core.sink.verify.batches import compare, expected_rows
 from calve.sink_core.sink.verify.history import History
 from calve.sink_core.tables.log.events import DataComplete, DataWritten
 from calve.sink_core.tables.proof import Evidence
+from tests.codes import names
 from tests.unit.sink.verify.hand_made import (
     AT,
     DATA,
@@ -25,7 +26,6 @@ from tests.unit.sink.verify.hand_made import (
     row,
 )
 from tests.unit.tables.log.build import checkpoint
-from tests.unit.values import names
 
 FIRST, SECOND = [row("b1", 0, 10, dead=1)], [row("b2", 10, 30)]
 

@@ -8,8 +8,8 @@ from calve.sink_core.sink.ledger.rows import former_place
 from calve.sink_core.sink.verify.history import History
 from calve.sink_core.tables.log.events import TableCheckpoint
 from calve.sink_core.tables.proof import Evidence
+from tests.codes import names
 from tests.unit.sink.verify.hand_made import AT, DATA, bootstrapped, complete, history, kinds, publish, row, written
-from tests.unit.values import names
 
 
 def test_a_chain_from_the_bootstrap_on_is_accepted() -> None:

@@ -15,9 +15,8 @@ import pytest
 
 from calve.sink_core.error_codes.source import FILE_OTHER_FORMAT
 from calve.sink_core.source.base import Limits
-from tests.codes import finding, raises
+from tests.codes import finding, names, raises
 from tests.unit.source.files.reading import append, reading
-from tests.unit.values import names
 
 
 def numbers(file: Path, count: int, *, group: int = 700) -> None:

@@ -14,9 +14,8 @@ from calve.sink_core.error_codes.source import FILE_OTHER_FORMAT, FILE_RECORD_TO
 from calve.sink_core.source.base import Limits
 from calve.sink_core.source.files.text import whole_records
 from calve.sink_core.source.files.values import MOST_BYTES, MOST_RECORD
-from tests.codes import finding, raises
+from tests.codes import Naming, finding, names, raises
 from tests.unit.source.files.reading import append, reading
-from tests.unit.values import Naming, names
 
 
 def test_a_file_that_grows_gives_each_line_once_as_its_bytes_are(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from calve.sink_core.source.base import BadRow, Record
 from calve.sink_core.source.postgres.pgoutput import Change, Decoder
 from calve.sink_core.source.postgres.records import UNAVAILABLE, Debezium, Rows, Shape
 from calve.sink_core.source.postgres.values import Types
-from tests.unit.values import names
+from tests.codes import names
 
 UNSENT = object()
 OID = 7

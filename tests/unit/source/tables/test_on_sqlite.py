@@ -14,9 +14,8 @@ from calve.sink_core.error_codes.source import NO_DATABASE, NO_DRIVER, NO_TABLE_
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.source.base import Limits
 from calve.sink_core.source.flat_map import FlatMap
-from tests.codes import raises
+from tests.codes import Naming, names, raises
 from tests.queried import Asking, given, until
-from tests.unit.values import Naming, names
 
 BY_TIME = {"table": "main.t", "by": "timestamp", "column": "at", "settle": "1s"}
 BY_NUMBER = {"table": "main.t", "by": "incrementing", "column": "id", "settle": "1ms"}

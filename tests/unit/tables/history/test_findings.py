@@ -12,9 +12,9 @@ from calve.sink_core.finding import Finding
 from calve.sink_core.tables.history.findings import AncestryCut, Identity, compare, dropped
 from calve.sink_core.tables.history.view import SnapshotView, TableView
 from calve.sink_core.tables.log.state import CommitState
+from tests.codes import names
 from tests.unit.iceberg.commit.build import NOW, own, snapshot, view
 from tests.unit.tables.log.build import TABLE, UUID, checkpoint, complete, log, reported, written
-from tests.unit.values import names
 
 FIRST, SECOND = written("b1"), written("b2")
 LOG = log(FIRST, complete("b1"), SECOND, complete("b2"))

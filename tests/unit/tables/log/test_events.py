@@ -38,10 +38,9 @@ from calve.sink_core.tables.log.events import (
 )
 from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.range_parts import RangeJob, RangeRead, Replaces, Resolves
-from tests.codes import raises
+from tests.codes import names, raises
 from tests.fuzz import mutated
 from tests.unit.tables.log.build import checkpoint, complete, written
-from tests.unit.values import names
 
 CHECKPOINT_S_LATER_FIELDS = (
     "paused_reason",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from calve.orchestration.dagster.common import trigger
 from calve.orchestration.dagster.common.trigger import Decision, LastRuns, Memory, Sight, Unreached
 from calve.sink_core.config.common import Trigger
-from tests.unit.values import names
+from tests.codes import names
 
 NOW = 1_800_000_000.0
 NOW_TEXT = "2027-01-15 08:00:00 UTC"

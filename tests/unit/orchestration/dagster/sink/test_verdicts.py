@@ -18,7 +18,7 @@ from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.sink.status import PartitionStatus, StatusReport, TableStatus, Uncommitted
 from calve.sink_core.tables.log.state import BatchSeen
 from calve.sink_core.tables.proof import VerifyReport, Violation
-from tests.unit.values import names
+from tests.codes import names
 
 TABLE = "air.flights"
 MIB = 2**20

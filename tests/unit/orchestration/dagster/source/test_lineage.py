@@ -12,8 +12,7 @@ from calve.sink_core.config.load import load_as
 from calve.sink_core.config.source_pipeline import SourcePipeline
 from calve.sink_core.error_codes.files import SETTINGS
 from calve.sink_core.source.scaffold import source_text
-from tests.codes import raises
-from tests.unit.values import names
+from tests.codes import names, raises
 
 
 @pytest.fixture
