@@ -78,7 +78,7 @@ def test_a_writer_that_appends_and_keeps_one_snapshot_takes_and_doubles_nothing(
     report = proof(flow)
     assert report.proven, report.violations
     unproven = [part.why for part in report.not_checked if part.subject == "db.events"]
-    assert unproven == 1, unproven
+    assert any("4" in why.split() for why in unproven), "a warning: of so many batches the snapshots are gone"
 
 
 def test_after_compaction_expiry_and_trim_everything_goes_on(flow: Flow, maintain: Maintain) -> None:

@@ -8,7 +8,7 @@ import io
 import json
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,13 @@ import pytest
 import typer
 
 from calve.orchestration.cli.main import app
-from calve.orchestration.dagster.common.verdicts import Check
-from calve.orchestration.dagster.mirror.verdicts import CHECKS as MIRROR_CHECKS
-from calve.orchestration.dagster.sink.verdicts import CHECKS as SINK_CHECKS
-from calve.orchestration.dagster.source.checks import CHECKS as SOURCE_CHECKS
 from calve.sink_core.config.load import load
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.config.source_pipeline import SourcePipeline
 from calve.sink_core.control import schemas
 from calve.sink_core.mirror.state import MIRROR
 from calve.sink_core.tables.log.fold import SINK
-from tests.documents import ROOT, section, sources, table_rows, text
+from tests.documents import DAGSTER, ROOT, section, sources, table_rows, text, with_checks
 
 DOCUMENTS = (
     "README.md",
@@ -172,13 +168,8 @@ def test_every_crash_point_has_a_row_and_every_row_is_a_crash_point() -> None:
     assert rows == first_texts("reach")
 
 
-@pytest.mark.parametrize(
-    ("heading", "checks"),
-    [("Checks", SINK_CHECKS), ("Checks of a mirror", MIRROR_CHECKS), ("Checks of a source", SOURCE_CHECKS)],
-)
-def test_every_check_has_a_row(heading: str, checks: Sequence[Check[Any]]) -> None:
-    rows = table_rows(section("docs/dagster.md", heading))[2:]
-    assert {tuple(row) for row in rows} == {(f"`{check.name}`", check.of, check.fails_when) for check in checks}
+def test_the_tables_of_checks_are_as_written() -> None:
+    assert with_checks(text(DAGSTER)) == text(DAGSTER), "run `python -m tests.documents`"
 
 
 def test_every_violation_has_a_row() -> None:
