@@ -1,5 +1,5 @@
-"""Rings of the suite: `--costly none` leaves out the files that have a grant in `tests/budget.toml`, `--costly only`
-takes no others, and `--costly N` a fifth of them, the N-th.
+"""Rings of the suite: `--costly none` leaves out the files that have a grant in `tests/budget.toml` and what asks for a
+classic Spark, `--costly only` takes nothing else, and `--costly N` a fifth of that, the N-th.
 
 `make test` takes none of them, `make test-all` takes all, and the build server a fifth at each landing, by the number
 of commits. They are dealt out by their seconds, so that no fifth is much longer than another.
@@ -7,9 +7,12 @@ of commits. They are dealt out by their seconds, so that no fifth is much longer
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 
 from tests.durations import Budget, read_budget
+from tests.groups import CLASSIC_SPARK
 
 SLICES = 5
 NONE, ONLY = "none", "only"
@@ -21,14 +24,16 @@ def left_out(budget: Budget, number: int) -> frozenset[str]:
     return frozenset(path for place, path in enumerate(costly) if place % SLICES != number % SLICES)
 
 
-def takes(choice: str | None, budget: Budget, path: str) -> bool:
-    """Whether a run takes the file `path`; without a choice it takes all."""
-    is_costly = path in budget.files
+def takes(choice: str | None, budget: Budget, path: str, *, on_spark: bool = False) -> bool:
+    """Whether a run takes a test of the file `path`, or one there that asks for a classic Spark. None takes all."""
+    is_costly = on_spark or path in budget.files
     if choice is None:
         return True
-    if choice == NONE:
-        return not is_costly
-    return is_costly and (choice == ONLY or path not in left_out(budget, int(choice)))
+    if choice in (NONE, ONLY):
+        return is_costly == (choice == ONLY)
+    if path in budget.files:
+        return path not in left_out(budget, int(choice))
+    return on_spark and crc32(path.encode()) % SLICES == int(choice) % SLICES
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,6 +51,11 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     choice, budget = config.getoption("--costly"), read_budget()
-    out = [item for item in items if not takes(choice, budget, item.nodeid.partition("::")[0])]
+    out = [item for item in items if not _is_taken(item, choice, budget)]
     config.hook.pytest_deselected(items=out)
     items[:] = [item for item in items if item not in set(out)]
+
+
+def _is_taken(item: pytest.Item, choice: str | None, budget: Budget) -> bool:
+    on_spark = not CLASSIC_SPARK.isdisjoint(getattr(item, "fixturenames", ()))
+    return takes(choice, budget, item.nodeid.partition("::")[0], on_spark=on_spark)

@@ -31,6 +31,13 @@ def test_a_run_takes_costly_files_others_or_both(choice: str | None, number: int
     assert takes(choice, read_budget(), costly) == (choice != "none")
 
 
+@pytest.mark.parametrize("choice", ["only", "none"])
+def test_who_asks_for_a_classic_spark_is_costly(choice: str) -> None:
+    path = "tests/unit/repository/test_slices.py"
+    assert takes(choice, read_budget(), path, on_spark=True) == (choice == "only")
+    assert sum(takes(str(number), read_budget(), path, on_spark=True) for number in range(SLICES)) == 1
+
+
 def test_the_build_server_takes_the_slice_by_the_number_of_commits() -> None:
     assert 'make test-all ARGS="--costly $(git rev-list --count HEAD)"' in text(".ci/run")
     assert "a fifth of the costly files" in text("CONTRIBUTING.md")
