@@ -26,8 +26,10 @@ BUDGET = Path(__file__).with_name("budget.toml")
 CPU = "CPU-seconds"
 SHOWN = 20
 LONG_RUN_S = 120.0
-KNOWN_WORK_S = 0.8
-"""CPU-seconds of `known_work` on the machine that the budget is of, while it runs the suite."""
+KNOWN_WORK_S = 0.6
+"""CPU-seconds of `known_work`: a fifth less than it takes on the machine that the budget is of, as a neighbour there
+is no reason to fail.
+"""
 
 _BEGIN = pytest.StashKey[tuple[str, float]]()
 _SERVERS = ("broker.json", "spark.json")
