@@ -16,8 +16,8 @@ def every_second(cases: Iterable[Any]) -> list[Any]:
 def first_of_each_phase(points: Iterable[str]) -> list[Any]:
     """The first crash point of each phase, which their names begin with, is in the gate."""
     places = list(points)
-    first = dict.fromkeys(place.partition(".")[0] for place in places)
-    return only([next(place for place in places if place.partition(".")[0] == phase) for phase in first], of=places)
+    first = {place.partition(".")[0]: place for place in reversed(places)}
+    return only(first.values(), of=places)
 
 
 def only(gate: Collection[Any], of: Iterable[Any]) -> list[Any]:

@@ -44,8 +44,8 @@ class Moved:
         """What `calve run` says, in a process of its own."""
         return json.loads(printed(started("run", self.file, "--json").done()))
 
-    def found(self) -> list[str]:
-        """What readers have."""
+    def values(self) -> list[str]:
+        """The values that readers have, in order."""
         if self.kind == "sink":
             with closing(support.open_catalog(self.file.parent / "lake")) as catalog:
                 rows = catalog.load_table("db.lines").scan().to_arrow()
@@ -57,8 +57,8 @@ class Moved:
     def prove(self) -> None:
         """No record is lost and none is there twice, by Calve's proof and by a reader."""
         printed(started("verify", self.file, "--deep", "--json").done())
-        found = self.found()
-        assert (len(found), len(set(found))) == (RECORDS, RECORDS)
+        values = self.values()
+        assert (len(values), len(set(values))) == (RECORDS, RECORDS)
 
 
 def of_kind(kind: str, broker: Broker, other_broker: Broker, kafka_topic: TopicFactory, tmp_path: Path) -> Moved:

@@ -51,9 +51,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     choice, budget = config.getoption("--costly"), read_budget()
-    out = [item for item in items if not _is_taken(item, choice, budget)]
-    config.hook.pytest_deselected(items=out)
-    items[:] = [item for item in items if item not in set(out)]
+    taken = {item: _is_taken(item, choice, budget) for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if not taken[item]])
+    items[:] = [item for item in items if taken[item]]
 
 
 def _is_taken(item: pytest.Item, choice: str | None, budget: Budget) -> bool:
