@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from calve.orchestration.dagster.components import KafkaIcebergPipeline, KafkaMirror, KafkaSource
     from calve.sink_core.config.effective import Pipeline
     from calve.sink_core.config.load import load as load_pipeline
-    from calve.sink_core.errors import CalveError, ConfigError, FindingError
+    from calve.sink_core.control.status import Blocker
+    from calve.sink_core.errors import CalveError, ConfigError, FindingError, RetriableError, TerminalError
     from calve.sink_core.source.base import BadRow, Limits, Record, Rows, Source, Support, Topic, Waiting, Work
     from calve.sink_core.source.flat_map import FlatMap
 
 __all__ = [
     "Alert",
     "BadRow",
+    "Blocker",
     "CalveError",
     "ConfigError",
     "FindingError",
@@ -30,9 +32,11 @@ __all__ = [
     "Limits",
     "Pipeline",
     "Record",
+    "RetriableError",
     "Rows",
     "Source",
     "Support",
+    "TerminalError",
     "Topic",
     "Waiting",
     "Work",
@@ -46,6 +50,7 @@ __all__ = [
 _HOMES = {
     "Alert": "calve.orchestration.dagster.alerts:Alert",
     "BadRow": "calve.sink_core.source.base:BadRow",
+    "Blocker": "calve.sink_core.control.status:Blocker",
     "CalveError": "calve.sink_core.errors:CalveError",
     "ConfigError": "calve.sink_core.errors:ConfigError",
     "FindingError": "calve.sink_core.errors:FindingError",
@@ -56,9 +61,11 @@ _HOMES = {
     "Limits": "calve.sink_core.source.base:Limits",
     "Pipeline": "calve.sink_core.config.effective:Pipeline",
     "Record": "calve.sink_core.source.base:Record",
+    "RetriableError": "calve.sink_core.errors:RetriableError",
     "Rows": "calve.sink_core.source.base:Rows",
     "Source": "calve.sink_core.source.base:Source",
     "Support": "calve.sink_core.source.base:Support",
+    "TerminalError": "calve.sink_core.errors:TerminalError",
     "Topic": "calve.sink_core.source.base:Topic",
     "Waiting": "calve.sink_core.source.base:Waiting",
     "Work": "calve.sink_core.source.base:Work",

@@ -6,12 +6,13 @@ Knows neither a terminal nor Dagster: both give it a callback for progress and g
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.control.events import Paused
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.timing import Deadline
 
 LINGER_POLL_S = 0.1
@@ -83,6 +84,11 @@ class Mover(Protocol[B_co]):
         """The pause in effect, as far as the log was read."""
         ...
 
+    @property
+    def blockers(self) -> Sequence[Blocker]:
+        """What keeps records back that are not in `lag`, by the last look."""
+        ...
+
     def next_batch(self) -> B_co | None:
         """One batch; None if the pipeline is paused or has what was pending when the first batch was planned, or the
         first one after `go_on`: a topic that never stops would never be caught up with.
@@ -103,6 +109,7 @@ class Ending(Protocol):
 
     ended: str
     stopped_early: bool
+    blockers: Sequence[Blocker]
 
 
 def rounds(
@@ -129,8 +136,17 @@ def rounds(
         elif bounds.linger_s and _more_waits(mover, bounds, due, deadline, progress):
             mover.go_on()
         else:
-            report.ended = f"caught up with its start: {mover.lag:,} records wait" if mover.lag else "caught up"
+            report.blockers = mover.blockers
+            report.ended = _caught_up(mover)
             return
+
+
+def _caught_up(mover: Mover[B_co]) -> str:
+    """Why a run ended that has what was pending at its start."""
+    if mover.blockers:
+        first, others = mover.blockers[0], len(mover.blockers) - 1
+        return f"caught up but for what is blocked: {first}" + (f"; {others:,} more in calve status" if others else "")
+    return f"caught up with its start: {mover.lag:,} records wait" if mover.lag else "caught up"
 
 
 def _more_waits(mover: Mover[B_co], bounds: Bounds, due: Deadline, deadline: Deadline, progress: OnProgress) -> bool:

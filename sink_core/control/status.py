@@ -59,6 +59,24 @@ class ControlTopicStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocker:
+    """What keeps records from being moved while all others are: nothing is lost, and nothing comes either.
+
+    `where` names the table, file, topic or partition, `why` says what holds its records back, `hint` what to do about
+    it. `since_ms` is when that began, None where nobody knows.
+    """
+
+    where: str
+    why: str
+    hint: str = ""
+    since_ms: int | None = None
+
+    def __str__(self) -> str:
+        since = f", since {iso(self.since_ms)}" if self.since_ms is not None else ""
+        return f"{self.where}: {self.why}{since}" + (f" ({self.hint})" if self.hint else "")
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Since when, by whom and why."""
 

@@ -23,17 +23,20 @@ _SETTINGS: dict[str, object] = {
 }
 
 
-def first_timestamps(settings: Settings, positions: Offsets, *, timeout_s: float) -> dict[TopicPartition, int]:
-    """The time, in milliseconds, of the first committed record at each position or behind it.
+def first_timestamps(
+    settings: Settings, positions: Offsets, *, timeout_s: float, uncommitted: bool = False
+) -> dict[TopicPartition, int]:
+    """The time, in milliseconds, of the first record at each position or behind it; `uncommitted` ones count if asked.
 
     Lacks partitions that have none, and those that gave none within `timeout_s`.
     """
     left, found, deadline = set(positions), dict[TopicPartition, int](), Deadline.after(timeout_s)
     if not left:
         return found
+    isolation = {"isolation.level": "read_uncommitted"} if uncommitted else {}
     with (
         reported("reading the first pending records"),
-        closing(reader(settings, group=_GROUP, **_SETTINGS)) as consumer,
+        closing(reader(settings, group=_GROUP, **_SETTINGS, **isolation)) as consumer,
     ):
         consumer.assign([KafkaPartition(*at, offset) for at, offset in positions.items()])
         while left and not deadline.passed:

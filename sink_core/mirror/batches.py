@@ -6,7 +6,7 @@ look → record, fence, read positions → plan → slots → the log says what 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,6 +19,7 @@ from calve.sink_core.control.shares import Limits, Shares, shared
 from calve.sink_core.control.slots.leading import Led, Wanted
 from calve.sink_core.control.slots.slot import SlotResult, unexplained
 from calve.sink_core.control.starting import start_offsets
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.errors import CalveError
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import bytes_per_record, end_offsets, sample
@@ -85,12 +86,18 @@ class Copier:
         self._until: dict[TopicPartition, int] | None = None
         self._sampled: dict[str, float] = {}
         self._synced = False
+        self._seen: Seen | None = None
         self.lag = 0
         """Offsets that were pending at the last look."""
 
     @property
     def paused(self) -> Paused | None:
         return self._plane.log.state.paused
+
+    @property
+    def blockers(self) -> Sequence[Blocker]:
+        """What `topics.blockers` says of the topics at the last look."""
+        return topics.blockers(self._plane, self._seen) if self._seen is not None else ()
 
     def bind(self) -> None:
         """Bind the pipeline. That is all for a paused one."""
@@ -117,7 +124,7 @@ class Copier:
         self._plane.log.refresh()
         if self.paused:
             return None
-        seen = topics.look(self._plane)
+        self._seen = seen = topics.look(self._plane)
         if not self._synced:
             topics.sync_configs(self._plane, seen)
             self._synced = True

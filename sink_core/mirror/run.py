@@ -5,10 +5,11 @@ Knows neither a terminal nor Dagster: both give it a callback for progress and g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from calve.sink_core.control.rounds import Bounds, OnProgress, Progress, rounds
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.mirror.batches import Copier, CopyReport
 from calve.sink_core.mirror.groups import GroupOffset, GroupSync
 from calve.sink_core.mirror.plane import MirrorPlane
@@ -25,6 +26,7 @@ class MirrorReport:
     groups: list[GroupOffset] = field(default_factory=list[GroupOffset])
     ended: str = ""
     stopped_early: bool = False
+    blockers: Sequence[Blocker] = ()
 
     @property
     def records(self) -> int:

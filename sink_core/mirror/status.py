@@ -10,6 +10,7 @@ from typing import Any
 
 from calve.sink_core.control import checks
 from calve.sink_core.control.status import (
+    Blocker,
     ControlTopicStatus,
     InFlight,
     PartitionStatus,
@@ -101,6 +102,7 @@ class MirrorStatus:
     in_flight: tuple[InFlight, ...]
     control_topic: ControlTopicStatus | None
     positions_pending: bool
+    blockers: tuple[Blocker, ...]
     findings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -145,6 +147,7 @@ def status(plane: MirrorPlane) -> MirrorStatus:
         in_flight=tuple(in_flight(state, now_ms)),
         control_topic=control_topic_of(plane.log.topic, state, now_ms) if ran else None,
         positions_pending=pending,
+        blockers=topics.blockers(plane, seen),
         findings=tuple(str(f.error(str(plane.pipeline.path))) for f in findings if f is not None),
     )
 

@@ -13,6 +13,8 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 
 from calve.sink_core.control import checks
+from calve.sink_core.control.blockers import open_transactions
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.error_codes.kafka import NO_SUCH_TOPIC
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.failpoints import reach
@@ -73,6 +75,11 @@ def selected(plane: MirrorPlane) -> list[str]:
     gone = plane.pipeline.selected(topic for topic in plane.log.state.upstream_ids if topic not in there)
     existing_topic_ids(plane.source_admin, gone, timeout_s=ADMIN_TIMEOUT_S)
     return plane.pipeline.selected(there)
+
+
+def blockers(plane: MirrorPlane, seen: Seen) -> tuple[Blocker, ...]:
+    """What keeps records of the source back: open transactions."""
+    return open_transactions(plane.source_admin, plane.pipeline.source.properties, seen.real_ends)
 
 
 def look(plane: MirrorPlane) -> Seen:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 from pyiceberg.schema import Schema
 
+from calve.sink_core.control.blockers import open_transactions
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import Paused
 from calve.sink_core.control.keep_alive import is_due
 from calve.sink_core.control.letters import NONE, Letters
 from calve.sink_core.control.rounds import OnProgress, Progress
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.counts import Dropped, not_stored
 from calve.sink_core.errors import CalveError
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
@@ -94,8 +96,15 @@ class Ingest:
         self._planner = Planner(session)
         self._seen = set[str]()
         self._until: Offsets | None = None
+        self._ends: Offsets = {}
         self.lag = 0
         """Offsets that waited at the last look."""
+
+    @property
+    def blockers(self) -> Sequence[Blocker]:
+        """Open transactions of the source topics, by the last look."""
+        session = self._session
+        return open_transactions(session.admin, session.pipeline.kafka.properties, self._ends)
 
     def bind(self) -> None:
         """Bind the pipeline. That is all for a paused one: it can be paused before anything is read for it."""
@@ -190,7 +199,7 @@ class Ingest:
         whoever pauses and then reads the log so finds the batch there, or the batch gives way.
         """
         source = self._begin(self._planner.look())
-        self.lag = sum(source.lag().values())
+        self.lag, self._ends = sum(source.lag().values()), source.ends
         planned = None if self.paused else self._planner.next(source, self._until)
         if planned is not None and self._until is None:
             self._until = planned.source.ends

@@ -5,11 +5,12 @@ Knows neither a terminal nor Dagster: both give it a callback for progress and g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.rounds import Bounds, OnProgress, Progress, rounds
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.sink.batches import BatchReport, Ingest
 from calve.sink_core.sink.loop.coordinator import CommitReport
 from calve.sink_core.sink.loop.job import commit_published
@@ -30,6 +31,7 @@ class RunReport:
     history: list[RangeReport] = field(default_factory=list[RangeReport])
     ended: str = ""
     stopped_early: bool = False
+    blockers: Sequence[Blocker] = ()
 
 
 OnBatch = Callable[[BatchReport], None]

@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from calve.sink_core.control import checks
+from calve.sink_core.control.blockers import open_transactions
 from calve.sink_core.control.events import Logged
 from calve.sink_core.control.status import (
+    Blocker,
     ControlTopicStatus,
     InFlight,
     PartitionStatus,
@@ -124,6 +126,7 @@ class StatusReport:
     control_topic: ControlTopicStatus | None
     publish_pending: bool
     findings: tuple[str, ...]
+    blockers: tuple[Blocker, ...] = ()
     misfits: tuple[Misfits, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -170,6 +173,7 @@ def status(session: Session) -> StatusReport:
         control_topic=control_topic_of(session.log.topic, state, now_ms) if ran else None,
         publish_pending=pending,
         findings=tuple(str(f.error(str(session.pipeline.path))) for f in findings if f is not None),
+        blockers=open_transactions(session.admin, session.pipeline.kafka.properties, ends),
         misfits=misfits(session, datetime.fromtimestamp(now_ms / 1000, UTC)) if ran else (),
     )
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.errors import FindingError
 from calve.sink_core.source.flat_map import FlatMap, Primitive
 
@@ -93,7 +94,8 @@ class Waiting:
 
     `held_bytes` is what the system keeps for this source until it acknowledges, None where it keeps nothing. `until`
     says how far all of this goes, in the source's own words. `since_ms` is when the oldest of it came, None where
-    nothing waits, or nobody knows. `contradiction` is what `prepare` would raise for these offsets.
+    nothing waits, or nobody knows. `contradiction` is what `prepare` would raise for these offsets. `blockers` are
+    tables, files and the like that can't be read for now, which `records` does not count.
     """
 
     records: int
@@ -102,6 +104,7 @@ class Waiting:
     until: Primitive = None
     since_ms: int | None = None
     contradiction: FindingError | None = None
+    blockers: Sequence[Blocker] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.control.shares import dealt
 from calve.sink_core.control.slots.leading import Led, Wanted
 from calve.sink_core.control.slots.slot import SlotResult, SlotSpec, unexplained
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.error_codes.source import NOT_EXACTLY_ONCE
 from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.failpoints import reach
@@ -30,7 +31,7 @@ from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import NewTopic
 from calve.sink_core.kafka.creation import config_text, create_missing
 from calve.sink_core.kafka.source import existing_topic_ids
-from calve.sink_core.source.base import Limits, Stored, Support, Work
+from calve.sink_core.source.base import Limits, Stored, Support, Waiting, Work
 from calve.sink_core.source.events import RowsSent, Written
 from calve.sink_core.source.flat_map import FlatMap, Primitive
 from calve.sink_core.source.moving import Move, adopt, migrate
@@ -100,6 +101,7 @@ class Sender:
         self._progress = on_progress or (lambda _progress: None)
         self._found: Stored | None = None
         self._until: Primitive = None
+        self.blockers: Sequence[Blocker] = ()
         self.lag = 0
         """Records that were waiting at the last look, as far as the source knows."""
 
@@ -117,8 +119,13 @@ class Sender:
 
     def look(self) -> int:
         """What is pending, by the log; reads it on."""
-        self.lag = self._plane.source.waiting(self._known(self._plane.log.refresh())).records
+        self._look(self._known(self._plane.log.refresh()))
         return self.lag
+
+    def _look(self, stored: Stored) -> Waiting:
+        waiting = self._plane.source.waiting(stored)
+        self.lag, self.blockers = waiting.records, waiting.blockers
+        return waiting
 
     def go_on(self) -> None:
         self._until = None
@@ -133,8 +140,7 @@ class Sender:
         if self.paused:
             return None
         known = self._known(state)
-        waiting = source.waiting(known)
-        self.lag, self._until = waiting.records, self._until or waiting.until
+        self._until = self._until or self._look(known).until
         work = source.plan(known, self._limits)
         connect = self._config.connect
         # What Kafka Connect has moved is known behind a fence only, so that a run looks there once.
@@ -233,7 +239,7 @@ class Sender:
             reach("source.before-acknowledge")
             self._found = _moved(stored, sent)
             self._plane.source.acknowledge(self._found)
-        self.lag = self._plane.source.waiting(self._known(state)).records
+        self._look(self._known(state))
         return SendReport(led.generation, sent, len(given), self.lag, seconds, overtaken, failed, by)
 
     def _known(self, state: SourceState) -> Stored:

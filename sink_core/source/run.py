@@ -5,10 +5,11 @@ Knows neither a terminal nor Dagster: both give it a callback for progress and g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from calve.sink_core.control.rounds import Bounds, OnProgress, Progress, rounds
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.source.batches import Sender, SendReport
 from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.timing import Deadline
@@ -21,6 +22,7 @@ class SourceReport:
     batches: list[SendReport] = field(default_factory=list[SendReport])
     ended: str = ""
     stopped_early: bool = False
+    blockers: Sequence[Blocker] = ()
 
     @property
     def records(self) -> int:

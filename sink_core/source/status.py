@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from calve.sink_core.control.status import (
+    Blocker,
     ControlTopicStatus,
     InFlight,
     Pause,
@@ -74,6 +75,7 @@ class SourceStatus:
     last_batch: LastBatch | None
     in_flight: tuple[InFlight, ...]
     control_topic: ControlTopicStatus | None
+    blockers: tuple[Blocker, ...]
     findings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -109,6 +111,7 @@ def status(plane: SourcePlane) -> SourceStatus:
         last_batch=last_batch(state),
         in_flight=tuple(in_flight(state, now_ms)),
         control_topic=control_topic_of(plane.log.topic, state, now_ms) if ran else None,
+        blockers=tuple(waiting.blockers),
         findings=(*(str(each) for each in wrong if each), *state.breaks),
     )
 

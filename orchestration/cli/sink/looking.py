@@ -117,6 +117,8 @@ def _say_status(report: StatusReport) -> None:
             say(f"{table.table} has no column for {dropped_text(table.dropped)} in the last batches", style="yellow")
     for misfit in report.misfits:
         say(str(misfit), style="red")
+    for blocker in report.blockers:
+        say(f"blocked: {blocker}", style="yellow")
     for finding in [*report.findings, *(t.finding for t in report.tables if t.finding)]:
         say(finding, style="red")
 

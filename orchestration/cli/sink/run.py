@@ -58,6 +58,7 @@ def _run_document(report: RunReport) -> dict[str, Any]:
     return {
         "ended": report.ended,
         "stopped_early": report.stopped_early,
+        "blockers": [asdict(each) for each in report.blockers],
         "batches": [asdict(batch) for batch in report.batches],
         "commits": [commit_document(commit) for commit in report.commits],
         "history": [range_document(job) for job in report.history],

@@ -86,6 +86,8 @@ def _say_status(report: SourceStatus) -> None:
     say_table("source offsets", ["source partition", "offset"], rows)
     if len(report.offsets) > len(rows):
         say(f"and {len(report.offsets) - len(rows):,} more; --json has all")
+    for blocker in report.blockers:
+        say(f"blocked: {blocker}", style="yellow")
     for finding in report.findings:
         say(finding, style="red")
 

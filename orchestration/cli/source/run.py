@@ -67,4 +67,9 @@ def _document(report: SourceReport) -> dict[str, Any]:
         }
         for batch in report.batches
     ]
-    return {"ended": report.ended, "stopped_early": report.stopped_early, "batches": batches}
+    return {
+        "ended": report.ended,
+        "stopped_early": report.stopped_early,
+        "blockers": [asdict(each) for each in report.blockers],
+        "batches": batches,
+    }

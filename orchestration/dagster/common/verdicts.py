@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from calve.sink_core.control.slots.proof import Proof
-    from calve.sink_core.control.status import PartitionStatus
+    from calve.sink_core.control.status import Blocker, PartitionStatus
 
 H = TypeVar("H")
 
@@ -66,6 +66,24 @@ def judged(
 def lag(pending: int, most: int | None) -> Verdict:
     text = f"{pending:,} records wait" + ("" if most is None else f", objectives.lag is {most:,}")
     return Verdict(most is None or pending <= most, text, {"lag": pending})
+
+
+def blockers(blockers: Sequence[Blocker]) -> Verdict:
+    """What keeps records back that no lag counts; something to look at, as nothing is lost."""
+    text = "\n".join(str(each) for each in blockers[:SHOWN]) or "nothing keeps records back"
+    details = {"blockers": [asdict(each) for each in blockers[:SHOWN]]}
+    return Verdict(not blockers, text, {"blockers": len(blockers)}, warning=True, details=details)
+
+
+def blockers_check(of: str, blockers_of: Callable[[H], Sequence[Blocker]]) -> Check[H]:
+    """The row of that check, in every kind; `blockers_of` what the kind looks at."""
+    return Check(
+        "blockers",
+        of,
+        "What keeps records back that no lag counts: nothing is lost, and nothing comes either.",
+        "warning: `calve status` names something that is blocked",
+        lambda seen, _subject: blockers(blockers_of(seen)),
+    )
 
 
 def chain(proof: Proof[Any], holds: str, numbers: Mapping[str, int], **details: Any) -> Verdict:

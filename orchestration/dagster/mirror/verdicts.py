@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calve.orchestration.dagster.common import verdicts
-from calve.orchestration.dagster.common.verdicts import SHOWN, Check, Verdict, judged, lag, retention
+from calve.orchestration.dagster.common.verdicts import SHOWN, Check, Verdict, blockers_check, judged, lag, retention
 from calve.orchestration.wording import counted
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 
@@ -99,6 +99,7 @@ CHECKS: tuple[Check[Health], ...] = (
         "a remote topic has a record behind the last one that was copied, which this mirror did not write",
         lambda seen, _remote: foreign_records(seen.report),
     ),
+    blockers_check("copy", lambda seen: seen.report.blockers),
     Check(
         "findings",
         "copy",

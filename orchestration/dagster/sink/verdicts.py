@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from calve.orchestration.dagster.common.verdicts import Check, Verdict, judged, lag, retention
+from calve.orchestration.dagster.common.verdicts import Check, Verdict, blockers_check, judged, lag, retention
 from calve.orchestration.wording import counted, dropped_text
 from calve.sink_core.config.sink import SinkObjectives
 from calve.sink_core.config.sink_pipeline import SinkPipeline
@@ -164,6 +164,7 @@ CHECKS: tuple[Check[Health], ...] = (
         "are deleted",
         lambda seen, _table: retention(seen.report.partitions),
     ),
+    blockers_check("batches", lambda seen: seen.report.blockers),
     Check(
         "freshness",
         "each table",

@@ -12,7 +12,7 @@ import dagster as dg
 from calve.orchestration.dagster.common import verdicts
 from calve.orchestration.dagster.common.checks import check_specs, checks_op, told
 from calve.orchestration.dagster.common.topics import copy_key
-from calve.orchestration.dagster.common.verdicts import Check, Verdict, judged, lag
+from calve.orchestration.dagster.common.verdicts import Check, Verdict, blockers_check, judged, lag
 from calve.orchestration.dagster.source.plane import run_plane
 from calve.orchestration.wording import bytes_text
 from calve.sink_core.config.source_pipeline import SourcePipeline
@@ -116,6 +116,7 @@ CHECKS: tuple[Check[Health], ...] = (
         "never: its course tells",
         lambda seen, _subject: held(seen.report),
     ),
+    blockers_check("copy", lambda seen: seen.report.blockers),
     Check(
         "findings",
         "copy",
