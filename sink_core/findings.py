@@ -268,6 +268,17 @@ SLOT_GONE = FindingKind(
     remedy=_ANEW + " Drop an invalidated slot first.",
     hint="calve positions reset FILE, then a run reads all rows again; drop an invalidated slot first",
 )
+PUBLICATION_ANEW = FindingKind(
+    code="CLV-9410",
+    name="publication-made-anew",
+    part="positions",
+    title="A publication was made anew, and the log has changes of before",
+    seen_by="PostgreSQL can't decode the log from the slot's place on: the publication was not there by then",
+    meaning="Somebody dropped the publication and created it again. Which tables the changes before that are of, and "
+    "which of them were published, nobody can tell any more.",
+    remedy=_ANEW,
+    hint="calve pause FILE --wait, calve positions reset FILE, calve resume FILE: the next run reads all rows again",
+)
 SLOT_AHEAD = FindingKind(
     code="CLV-9408",
     name="replication-slot-ahead",

@@ -80,6 +80,25 @@ DATABASE_REFUSED = ErrorCode(
     "The user lacks a permission, or the database is not set up for what the pipeline reads.",
     "See what it says; docs/sources.md has what PostgreSQL needs.",
 )
+TABLE_NOT_TAKEN = ErrorCode(
+    "CLV-7130",
+    "A published table can't be taken",
+    "No topic can have its name, two tables would share one, or its key is not published; with `snapshot: never` its "
+    "changes would go nowhere.",
+    "Leave it out of the publication, publish its key, or change `target.topics`, as the message says.",
+)
+DATABASE_RIGHTS = ErrorCode(
+    "CLV-7128",
+    "The user of a database lacks a right",
+    "Reading a log needs REPLICATION, reading rows SELECT on the table and USAGE on its schema.",
+    "Grant what the message names. Some clouds have a role for REPLICATION, such as `rds_replication`.",
+)
+DATABASE_LACKS = ErrorCode(
+    "CLV-7129",
+    "A database lacks what a statement names",
+    "A slot or publication is not there, or was not there when what is read now was written.",
+    "Make what the message names; `calve check` says which of them is missing.",
+)
 SLOT_IN_USE = ErrorCode(
     "CLV-7122",
     "A replication slot is in use, or waits",

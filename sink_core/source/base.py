@@ -130,7 +130,7 @@ class Topic:
 
 class Source(Protocol):
     """A system to read from. Methods raise CalveErrors for what they find wrong, or errors of their own, which stop the
-    run and name the source.
+    run and name the source. `check(self) -> None` may be there too: `calve check` calls it to try what reading needs.
     """
 
     @property

@@ -10,6 +10,7 @@ from calve.sink_core.control.checking.checklist import Check, Note
 from calve.sink_core.control.checking.cluster import TIMEOUT_S, ClusterChecks, count
 from calve.sink_core.kafka.compat import AclOperation, NewTopic
 from calve.sink_core.kafka.source import describe_topics, existing_topic_ids
+from calve.sink_core.source.base import Waiting
 from calve.sink_core.source.batches import refuse_unless_exactly_once
 from calve.sink_core.source.opening import OpenedSource
 from calve.sink_core.source.plane import SourcePlane
@@ -52,9 +53,11 @@ class SourceChecks:
         if "_source" in self.__dict__:
             self._source.close()
 
-    def source(self) -> str:
-        """Its class is there, takes the options, and its system answers."""
-        return f"{self._source.fingerprint}: {self._source.waiting({}).what} from its beginning"
+    def source(self) -> str | Note:
+        """Its class is there, takes the options, and its system answers and lets it read."""
+        waiting = self._source.waiting({})
+        self._source.check()
+        return self._seen(waiting, f"{self._source.fingerprint}: {waiting.what} from its beginning")
 
     def exactly_once(self) -> str | Note:
         support = self._source.exactly_once()
@@ -91,7 +94,18 @@ class SourceChecks:
             state = plane.log.state
             if state.paused is not None:
                 return Note(f"{state.paused}: runs read nothing", "calve resume FILE ends the pause")
-            return f"{state.records:,} records sent; {plane.source.waiting(state.offsets).what} wait"
+            waiting = plane.source.waiting(state.offsets)
+            return self._seen(waiting, f"{state.records:,} records sent; {waiting.what} wait")
+
+    def _seen(self, waiting: Waiting, text: str) -> str | Note:
+        """What is said of a source; a note of the first that is blocked. Raises the FindingError of a contradiction."""
+        if waiting.contradiction is not None:
+            raise waiting.contradiction
+        if not waiting.blockers:
+            return text
+        first, others = waiting.blockers[0], len(waiting.blockers) - 1
+        more = f"; {others:,} more in calve status" if others else ""
+        return Note(f"{text}; blocked is {first.where}: {first.why}{more}", first.hint)
 
     def _written(self, names: list[str], operations: tuple[AclOperation, ...] = WRITE_TOPIC) -> dict[str, str]:
         there = existing_topic_ids(self._cluster.admin, names, timeout_s=self._timeout_s)

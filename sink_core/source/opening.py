@@ -145,18 +145,26 @@ class OpenedSource:
         with self._heard("waiting"):
             return _typed(self._source.waiting(stored), Waiting, self._type, "waiting()")
 
+    def check(self) -> None:
+        """Try what reading needs, where the source has a `check` for that."""
+        with self._heard("check"):
+            getattr(self._source, "check", lambda: None)()
+
     def exactly_once(self) -> Support:
         with self._heard("exactly_once"):
             return _typed(self._source.exactly_once(), Support, self._type, "exactly_once()")
 
     def _check(self, rows: Rows) -> None:
         _typed(rows.offset, FlatMap, self._type, "read()")
-        known = self._topics if self._topics is not None else {topic.name for topic in self.topics()}
+        known = self._topics or frozenset()
         for record in rows.records:
             if type(record) is not Record:
                 _typed(record, Record, self._type, "read()")
             if record.topic not in known:
-                raise self._broke(f"read() has a record for {record.topic}, which topics() does not name")
+                # One that came up while it was read is named from then on.
+                known = frozenset(topic.name for topic in self.topics())
+                if record.topic not in known:
+                    raise self._broke(f"read() has a record for {record.topic}, which topics() does not name")
         for bad in rows.bad:
             _typed(bad, BadRow, self._type, "read()")
 

@@ -11,16 +11,14 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.source import STILL_WRITING
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.source.base import Limits, Rows
 from calve.sink_core.source.plane import SourcePlane
-from calve.sink_core.source.postgres import server as server_module
-from calve.sink_core.source.postgres.log import AT_MOST
+from calve.sink_core.source.postgres import log as log_module
+from calve.sink_core.source.postgres.changes import AT_MOST
 from calve.sink_core.source.postgres.visibility import lsn_of
 from calve.sink_core.source.run import SourceReport, run_steps
 from tests import support
-from tests.codes import raises
 from tests.launch import forked
 from tests.logged import ITEMS, Logged
 from tests.postgres import Postgres, postgres
@@ -148,14 +146,16 @@ def test_rows_of_a_table_wait_for_transactions_that_wrote_before_it_was_publishe
     logged = made()
     logged.run()
     logged.sql("CREATE TABLE more (id int PRIMARY KEY, what text)")
-    monkeypatch.setattr(server_module, "SETTLE_S", 0.5)
+    monkeypatch.setattr(log_module, "SETTLE_S", 0.5)
     with logged.session() as late:
         late.execute("BEGIN; INSERT INTO more VALUES (1, 'in no log: the table was not published')")
         logged.sql(f"ALTER PUBLICATION {logged.name} ADD TABLE {logged.name}.more", "INSERT INTO more VALUES (2, 'b')")
-        with raises(STILL_WRITING):
-            logged.run()
+        logged.sql("INSERT INTO items VALUES (1, 'not held up')")
+        report = logged.run()
+        assert [blocker.where for blocker in report.blockers] == [f"{logged.name}.more"]
+        assert (logged.told("more"), logged.told("items")) == ([], [(1, "c")])
         late.execute("COMMIT")
-    logged.run()
+    assert not logged.run().blockers
     logged.sql("INSERT INTO more VALUES (3, 'c')")
     logged.run()
     assert [(number, op) for number, op in logged.told("more")] == [(1, "r"), (2, "r"), (3, "c")]

@@ -12,7 +12,14 @@ import pytest
 import yaml
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.source import DATABASE_REFUSED, NO_DATABASE, NO_PUBLICATION, NOT_OUR_SLOT, SLOT_IN_USE
+from calve.sink_core.error_codes.source import (
+    DATABASE_REFUSED,
+    DATABASE_RIGHTS,
+    NO_DATABASE,
+    NO_PUBLICATION,
+    NOT_OUR_SLOT,
+    SLOT_IN_USE,
+)
 from calve.sink_core.errors import EXIT_DONE, EXIT_STOPPED, FindingError, Unreachable
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.source.postgres import connecting
@@ -149,15 +156,19 @@ def test_a_user_without_the_permission_is_told_so_without_its_password(made: Mak
     url = logged.server.url.replace("calve@", f"{role}:pg-secret@")
     connections["database"]["here"]["url"] = url
     (logged.directory / "connections.yaml").write_text(yaml.safe_dump(connections))
-    with raises(DATABASE_REFUSED) as raised:
+    with raises(DATABASE_RIGHTS, "REPLICATION") as raised:
         logged.run()
     assert "pg-secret" not in str(raised.value)
     assert "pg-secret" not in calve("config", logged.file).stdout
+    says(calve("check", logged.file).stdout, DATABASE_RIGHTS, "REPLICATION")
     logged.sql(f"ALTER ROLE {role} REPLICATION")
-    with raises(DATABASE_REFUSED, "items"):
-        logged.run()
-    logged.sql(f"GRANT SELECT ON {logged.name}.items TO {role}")
-    logged.run()
+    [blocker] = logged.run().blockers
+    assert blocker.where == f"{logged.name}.items"
+    assert f"GRANT SELECT ON {logged.name}.items TO {role}" in blocker.hint
+    assert blocker.hint in calve("check", logged.file).stdout.replace("\n", " ")
+    logged.sql("INSERT INTO items VALUES (1, 'a')", f"GRANT SELECT ON {logged.name}.items TO {role}")
+    assert not logged.run().blockers
+    assert logged.told("items") == [(1, "r")]
     connections["database"]["here"]["url"] = re.sub(r":\d+/", ":1/", url)
     (logged.directory / "connections.yaml").write_text(yaml.safe_dump(connections))
     with raises(NO_DATABASE, of=Unreachable):

@@ -10,13 +10,15 @@ _KIND = "tests/integration/test_source_kind.py"
 _VERIFY = "tests/integration/test_source_verify.py"
 _VISIBILITY = "tests/unit/source/postgres/test_visibility.py"
 _LOG = "sink_core/source/postgres/log.py"
+_CHANGES = "sink_core/source/postgres/changes.py"
+_RELATIONS = "tests/integration/test_source_postgres_relations.py"
 _SEEN = f"{_POSTGRES}::test_what_a_snapshot_has_seen_is_left_out_of_the_log_and_nothing_else"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "log-tells-again-what-a-snapshot-has",
-        _LOG,
-        "wanted=seen is None or seen.wants(told)",
+        _CHANGES,
+        "wanted=wants(told)",
         "wanted=True",
         (_SEEN,),
         "What committed between the slot's beginning and a table's snapshot would be there twice.",
@@ -39,19 +41,35 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "log-offset-forgets-where-it-was-in-a-transaction",
-        _LOG,
-        "elif (told.commit_lsn, told.seq) > (first, skipped):",
-        "elif told.commit_lsn >= first:",
+        _CHANGES,
+        "elif (told.commit_lsn, told.seq) > (self.first, self.skipped):",
+        "elif told.commit_lsn >= self.first:",
         (f"{_POSTGRES}::test_a_transaction_of_any_size_is_split_and_each_row_is_there_once",),
         "The changes of a large transaction that are in Kafka already would be there twice.",
     ),
     Mutant(
         "log-offset-stays-where-nothing-of-ours-changed",
-        _LOG,
-        "offset(done if messages >= most and not within else upto, 0)",
-        "offset(done, 0)",
+        _CHANGES,
+        "self._offset(done if number >= self.most else self.upto, 0)",
+        "self._offset(done, 0)",
         (f"{_POSTGRES}::test_while_only_others_write_the_log_is_let_go_of_and_nothing_is_read_twice",),
         "PostgreSQL would keep its log for as long as only other tables change.",
+    ),
+    Mutant(
+        "table-made-anew-is-read-before-the-old-one-ends",
+        _LOG,
+        """        return lsn_of(str(known["lsn"])) >= seen.lsn and seen.is_over(self._server)""",
+        "        return seen.is_over(self._server)",
+        (f"{_RELATIONS}::test_a_table_dropped_and_made_anew_ends_with_the_rows_of_the_new_one",),
+        "Rows of a table that was dropped would stand behind those of the one that has its name.",
+    ),
+    Mutant(
+        "key-has-the-order-of-the-table",
+        "sink_core/source/postgres/relations.py",
+        "        return next((order for order in orders if {*order} == {*identity}), identity)",
+        "        return identity",
+        (f"{_RELATIONS}::test_a_row_has_one_key_from_its_snapshot_and_from_the_log",),
+        "A row would have one key from its snapshot and another from the log.",
     ),
     Mutant(
         "slot-that-is-ahead-is-gone-on-with",

@@ -9,7 +9,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from calve.sink_core.config.references import redact_text, without_user_info
-from calve.sink_core.error_codes.source import DATABASE_REFUSED, NO_DATABASE, NO_DRIVER, SLOT_IN_USE
+from calve.sink_core.error_codes.source import (
+    DATABASE_LACKS,
+    DATABASE_REFUSED,
+    DATABASE_RIGHTS,
+    NO_DATABASE,
+    NO_DRIVER,
+    SLOT_IN_USE,
+)
 from calve.sink_core.errors import ConfigError, RetriableError, Unreachable
 from calve.sink_core.timing import Deadline
 
@@ -19,7 +26,16 @@ if TYPE_CHECKING:
 CONNECT_S, FREE_S = 10, 15.0
 """Until a server has answered, and until another session has let go of a slot."""
 
-_SESSION = {"timezone": "UTC", "datestyle": "ISO", "bytea_output": "hex", "intervalstyle": "postgres"}
+_SESSION = {
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "bytea_output": "hex",
+    "intervalstyle": "postgres",
+    # All digits, of servers before 12 as well.
+    "extra_float_digits": "3",
+    # A policy makes an error, rather than rows that are not there.
+    "row_security": "off",
+}
 POLL_S = 0.2
 
 T = TypeVar("T")
@@ -70,6 +86,11 @@ def reported(url: str) -> Generator[None]:
             raise RetriableError(where, hint=hint, code=SLOT_IN_USE) from error
         if isinstance(error, driver.OperationalError | driver.InterfaceError):
             raise Unreachable(where, hint="is it up, and are address and user right?", code=NO_DATABASE) from error
+        if isinstance(error, errors.InsufficientPrivilege):
+            hint = "GRANT SELECT ON the table TO the user; for a log also ALTER ROLE the user REPLICATION"
+            raise ConfigError(where, hint=hint, code=DATABASE_RIGHTS) from error
+        if isinstance(error, errors.UndefinedObject):
+            raise ConfigError(where, hint="make what it names", code=DATABASE_LACKS) from error
         raise ConfigError(where, hint="docs/sources.md says what PostgreSQL needs", code=DATABASE_REFUSED) from error
 
 

@@ -8,34 +8,39 @@ whose commit lies before `lsn` are in Kafka, and the first `seq` changes of the 
 also where nothing of ours has changed, or PostgreSQL would keep its log for ever.
 
 Each table has a partition, `{"oid", "table"}`, whose offset says in which snapshot its rows were read: in one
-transaction, after the slot was made, and before the log goes on. Changes that a snapshot has seen are left out
-(`visibility.py`), and so are those of a table whose rows are still to be read: its snapshot will have seen them.
+transaction, after the slot was made, and before the log goes on; of a table that comes later, once the log was read
+up to there (`relations.py`). Changes that a snapshot has seen are left out (`visibility.py`), and so are those of a
+table whose rows are still to be read: its snapshot will have seen them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 from calve.sink_core.config.reading import RegistrySettings
 from calve.sink_core.config.source_systems import topic_of
-from calve.sink_core.error_codes.source import NO_PUBLICATION, NOT_OUR_SLOT
+from calve.sink_core.control.status import Blocker
+from calve.sink_core.error_codes.source import DATABASE_LACKS, NO_PUBLICATION, NOT_OUR_SLOT, TABLE_NOT_TAKEN
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.finding import Finding
-from calve.sink_core.findings import LOG_TIMELINE, SLOT_AHEAD, SLOT_GONE
-from calve.sink_core.source.base import BadRow, Limits, Record, Rows, Stored, Support, Topic, Update, Waiting, Work
+from calve.sink_core.findings import LOG_TIMELINE, PUBLICATION_ANEW, SLOT_AHEAD, SLOT_GONE
+from calve.sink_core.source.base import Limits, Record, Rows, Stored, Support, Topic, Update, Waiting, Work
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.postgres.avro import AvroRecords
-from calve.sink_core.source.postgres.pgoutput import Change, Committed, Decoder
+from calve.sink_core.source.postgres.changes import AT_LEAST, LogPart
+from calve.sink_core.source.postgres.pgoutput import Change, Decoder
 from calve.sink_core.source.postgres.records import Debezium, Encode, Origin, Shape, as_json
 from calve.sink_core.source.postgres.records import Rows as RowsAlone
-from calve.sink_core.source.postgres.server import PublishedTable, ReplicationSlot, Server
-from calve.sink_core.source.postgres.visibility import TableSnapshot, lsn_of, lsn_text
-
-AT_LEAST, AT_MOST = 10_000, 50_000
-"""Changes between two offsets: at the first commit from so many on, and within a transaction after so many."""
+from calve.sink_core.source.postgres.relations import PublishedTable, ReadTable, blocked, read_tables, unread
+from calve.sink_core.source.postgres.server import POLL_S, SETTLE_S, ReplicationSlot, Server
+from calve.sink_core.source.postgres.visibility import lsn_of, lsn_text
+from calve.sink_core.timing import Deadline
 
 WAL_OF_A_CHANGE = 200
 """Bytes, by which changes that wait are estimated: of a row of a hundred bytes or so, with its share of a commit."""
@@ -65,8 +70,9 @@ class PostgresLog:
         self._named = frozenset(tables)
         settings = RegistrySettings("of the target", registry) if registry is not None else None
         self._encode: Encode = as_json if settings is None else AvroRecords(settings, debezium=shape == "debezium")
-        self._seen = set[str]()
+        self._topics_read = set[str]()
         self._settled = set[int]()
+        self._first_seen = dict[FlatMap, _Seen]()
 
     @property
     def fingerprint(self) -> str:
@@ -74,9 +80,11 @@ class PostgresLog:
         return f"postgresql {identity.system}, database {identity.database}, slot {self._slot}"
 
     def topics(self) -> Sequence[Topic]:
-        """Of the publication's tables, and of those that have left it and that the log still told of."""
-        published = {self._topic(each.schema, each.table) for each in self._tables()}
-        return [Topic(name) for name in sorted(published | self._seen)]
+        """Of the publication's tables, and of those that have left it and of which the log may still tell."""
+        tables = self._tables()
+        blocked = self._blocked(tables)
+        published = {self._topic(each.schema, each.table) for each in tables if each.partition not in blocked}
+        return [Topic(name) for name in sorted(published | self._topics_read)]
 
     def prepare(self, stored: Stored) -> None:
         published = self._tables()
@@ -85,13 +93,23 @@ class PostgresLog:
             raise finding.error()
         if slot is None:
             self._server.create_slot(self._slot)
-            self._settled = {table.member for table in published}
+            self._settled = {table.oid for table in published}
         elif (slot.plugin, slot.database, slot.lost) != ("pgoutput", database, ""):
             raise ConfigError(
                 f"replication slot {self._slot} of {slot.plugin} in database {slot.database} {slot.lost}",
                 hint="name another one in source.log.slot, or drop this one if nobody needs it",
                 code=NOT_OUR_SLOT,
             )
+        elif not stored and self._snapshots:
+            # All rows are about to be read: what the slot has of before is of no use, and may be of another
+            # publication.
+            self._server.advance(self._slot, self._server.end())
+
+    def check(self) -> None:
+        """Read a message of the log as a run would, or make a slot for that. Raises what a run would raise."""
+        self._tables()
+        with self._decoding(None):
+            self._server.try_reading(self._slot, self._publication)
 
     def _contradiction(self, stored: Stored, slot: ReplicationSlot | None) -> Finding | None:
         known, timeline = stored.get(self._at), self._server.identity().timeline
@@ -110,10 +128,14 @@ class PostgresLog:
         return None
 
     def plan(self, stored: Stored, limits: Limits) -> Sequence[Work]:
+        unread = self._unread(stored)
         slot, known, end = self._server.slot(self._slot), stored.get(self._at), self._server.end()
-        if self._snapshots and (new := self._unread(stored)):
+        keyless = {table.oid for table in self._tables() if table.unpublished_key}
+        read = {oid: table for oid, table in read_tables(stored).items() if oid not in keyless}
+        self._topics_read.update(table.topic for table in read.values())
+        if due := [table for table in unread if self._is_due(table, known)]:
             next_xid = self._server.next_xid()
-            return [self._snapshot_of(table, stored, next_xid) for table in new]
+            return [self._snapshot_of(table, stored, next_xid) for table in due]
         if slot is None or self._contradiction(stored, slot) is not None:
             # Whoever leads makes the slot, or says what is wrong.
             return [Work(self._at, known, FlatMap({"lsn": lsn_text(end)}))]
@@ -122,19 +144,26 @@ class PostgresLog:
         upto = max(start, min(end, until, start + limits.max_bytes))
         if upto == start and known is not None:
             return []
-        tables = {
-            partition["oid"]: [at["snapshot"], at["lsn"]] for partition, at in stored.items() if "oid" in partition
-        }
-        bound = {"lsn": lsn_text(upto), "most": limits.max_records, "tables": json.dumps(tables)}
+        bound = {"lsn": lsn_text(upto), "most": limits.max_records, "tables": json.dumps(read)}
         return [Work(self._at, known, FlatMap(bound), -(-(upto - start) // WAL_OF_A_CHANGE))]
 
     def _snapshot_of(self, table: PublishedTable, stored: Stored, next_xid: int) -> Work:
         """What a transaction wrote before its table was published is not in the log: none may be open by then. A slot
         that was made after that has waited for them.
         """
-        at, beyond = _partition(table), 0 if table.member in self._settled else next_xid
+        at, first = table.partition, self._at not in stored
+        beyond = 0 if first and table.oid in self._settled else next_xid
         bound = FlatMap({"member": table.member, "beyond": beyond})
         return Work(at, stored.get(at), bound, _size(table), whole=True)
+
+    def _is_due(self, table: PublishedTable, known: FlatMap | None) -> bool:
+        """Whether the rows of a table may be read: the log was read up to where the table was seen first, so that
+        what its topic had before has come to its end; and no transaction is open of then, whose rows are in no log.
+        """
+        if known is None:
+            return True
+        seen = self._first_seen[table.partition]
+        return lsn_of(str(known["lsn"])) >= seen.lsn and seen.is_over(self._server)
 
     def read(self, work: Work) -> Iterator[Rows]:
         return self._snapshot(work) if "oid" in work.partition else self._changes(work)
@@ -152,8 +181,8 @@ class PostgresLog:
 
     def waiting(self, stored: Stored) -> Waiting:
         slot, known = self._server.slot(self._slot), stored.get(self._at)
-        end = self._server.end()
-        new = self._unread(stored) if self._snapshots else []
+        new = self._unread(stored)
+        end = max([self._server.end(), *(self._first_seen[table.partition].lsn for table in new)])
         start = lsn_of(str(known["lsn"])) if known is not None else slot.confirmed if slot is not None else end
         behind = max(0, end - start)
         rows = sum(_size(table) for table in new)
@@ -166,6 +195,7 @@ class PostgresLog:
             held,
             lsn_text(end),
             contradiction=wrong.error() if wrong is not None else None,
+            blockers=[*self._blocked(self._tables()).values(), *(self._held_back(new) if known is not None else ())],
         )
 
     def exactly_once(self) -> Support:
@@ -176,13 +206,13 @@ class PostgresLog:
 
     def _snapshot(self, work: Work) -> Iterator[Rows]:
         """The rows of a table that has come into the publication."""
-        table = next((each for each in self._tables() if each.oid == work.partition["oid"]), None)
+        table = next((each for each in self._tables() if each.partition == work.partition), None)
         if table is None:
             return
         beyond = int(str(work.bound["beyond"]))
-        with self._server.rows(table, self._topic(table.schema, table.table), self._slot, beyond) as found:
-            seen = found.snapshot
-            offset = FlatMap({"member": table.member, "snapshot": seen.snapshot, "lsn": lsn_text(seen.lsn)})
+        topic = self._topic(table.schema, table.table)
+        with self._server.rows(table, topic, self._slot, beyond) as found:
+            offset = table.offset(found.snapshot, topic)
             # No later than any change that comes behind: consumers order by it.
             origin, records = Origin(0, found.since, found.taken_ms), list[Record]()
             for cells in found.cells:
@@ -199,47 +229,70 @@ class PostgresLog:
         if slot is None or "tables" not in bound:
             return
         first, skipped = (lsn_of(str(start["lsn"])), int(str(start["seq"]))) if start else (slot.confirmed, 0)
-        done = first
         keys = {each.oid: each.key for each in self._tables()}
-        decoder = Decoder(self._shape, self._server.types, self._topic, self._encode, keys)
-        offset = partial(_offset, self._server.identity().timeline)
-        piece, most, messages = _Piece(), int(str(bound["most"])), 0
-        seen = _Seen(json.loads(str(bound["tables"]))) if self._snapshots else None
-        within = False
-        for lsn, message in self._server.changes(self._slot, self._publication, upto, most):
-            messages += 1
-            for told in decoder.read(lsn, message):
-                if told.commit_lsn >= upto:
-                    # A transaction that commits behind the bound is another batch's.
-                    within = True
-                    break
-                if isinstance(told, Committed):
-                    done = max(done, told.end_lsn)
-                    if len(piece) >= AT_LEAST:
-                        yield piece.rows(offset(told.end_lsn, 0))
-                        piece = _Piece()
-                elif (told.commit_lsn, told.seq) > (first, skipped):
-                    piece.take(told, wanted=seen is None or seen.wants(told))
-                    if len(piece) >= AT_MOST:
-                        yield piece.rows(offset(told.commit_lsn, told.seq))
-                        piece = _Piece()
-            if within:
-                break
-        self._seen.update(layout.topic for layout in decoder.layouts.values())
-        # Cut off by the number of messages, behind a whole transaction; else all is read that committed before `upto`.
-        yield piece.rows(offset(done if messages >= most and not within else upto, 0))
+        tables = {int(oid): ReadTable(*each) for oid, each in json.loads(str(bound["tables"])).items()}
+        self._topics_read.update(table.topic for table in tables.values())
+        decoder = Decoder(self._shape, self._server.types, self._topic, self._encode, keys, tables)
+        most = int(str(bound["most"]))
+        messages = self._messages(first, upto, most)
+        part = LogPart(self._server.identity().timeline, first, skipped, upto, most)
+        yield from part.rows(messages, decoder, partial(_wants, tables) if self._snapshots else lambda _change: True)
+
+    def _messages(self, first: int, upto: int, most: int) -> Iterator[tuple[int, bytes]]:
+        with self._decoding(first):
+            yield from self._server.changes(self._slot, self._publication, upto, most)
+
+    @contextmanager
+    def _decoding(self, first: int | None) -> Generator[None]:
+        """Raise FindingError where the log, from `first` on, can't be decoded although slot and publication are
+        there.
+        """
+        try:
+            yield
+        except ConfigError as error:
+            slot = self._server.slot(self._slot)
+            if error.kind is not DATABASE_LACKS or slot is None or not self._server.has_publication(self._publication):
+                raise
+            place = lsn_text(slot.confirmed if first is None else first)
+            raise PUBLICATION_ANEW.of(self._publication, stored=place, found=error.message).error() from error
 
     @cached_property
     def _shape(self) -> Shape:
         return Debezium(self._server.identity().database) if self._shape_name == "debezium" else RowsAlone()
 
     def _unread(self, stored: Stored) -> list[PublishedTable]:
-        """The tables whose rows were not read since they are in the publication."""
-        return [
-            table
-            for table in self._tables()
-            if (known := stored.get(_partition(table))) is None or known["member"] != table.member
-        ]
+        """The tables whose rows are to be read, and can be; each is noted when it is seen first."""
+        if not self._snapshots:
+            return []
+        tables = self._tables()
+        blocked = self._blocked(tables)
+        new = [table for table in unread(tables, stored, self._topic) if table.partition not in blocked]
+        if any(table.partition not in self._first_seen for table in new):
+            # After the tables were looked up: whatever had their names before has committed by now.
+            seen = _Seen(self._server.seen_end(), self._server.next_xid())
+            for table in new:
+                self._first_seen.setdefault(table.partition, seen)
+        return new
+
+    def _blocked(self, tables: Sequence[PublishedTable]) -> dict[FlatMap, Blocker]:
+        """By partition what keeps tables from being read. Raises ConfigError where their rows are not read at all, and
+        what changes in them would go nowhere.
+        """
+        blockers = blocked(tables, self._topic, self._server.user)
+        if self._snapshots:
+            return blockers
+        for table in tables:
+            if table.partition in blockers and (blocker := table.blocker(self._topic(table.schema, table.table), "")):
+                raise ConfigError(f"table {blocker.where}: {blocker.why}", hint=blocker.hint, code=TABLE_NOT_TAKEN)
+        return {}
+
+    def _held_back(self, new: Sequence[PublishedTable]) -> Iterator[Blocker]:
+        """The tables that wait for a transaction which was open when they were seen first."""
+        oldest = self._server.oldest_xid() if new else 0
+        for table in new:
+            if oldest < self._first_seen[table.partition].next_xid:
+                why = f"transaction {oldest} was open when it was seen first, and its rows may be in no log"
+                yield Blocker(table.name, why, "let it end (pg_stat_activity.backend_xid)")
 
     def _tables(self) -> list[PublishedTable]:
         """Raises ConfigError if the publication lacks a table that the file names."""
@@ -256,45 +309,30 @@ class PostgresLog:
         return topic_of(self._topics, schema, table)
 
 
-class _Piece:
-    """What is read since the last offset."""
-
-    def __init__(self) -> None:
-        self._records, self._bad, self._dropped, self._changes = list[Record](), list[BadRow](), 0, 0
-
-    def __len__(self) -> int:
-        return self._changes
-
-    def take(self, change: Change, *, wanted: bool) -> None:
-        self._changes += 1
-        if wanted:
-            self._records += change.records
-            self._bad += change.bad
-        else:
-            self._dropped += 1
-
-    def rows(self, offset: FlatMap) -> Rows:
-        return Rows(offset, self._records, self._bad, self._dropped)
-
-
+@dataclass(slots=True)
 class _Seen:
-    """The snapshots of tables, by which changes are left out."""
+    """When a table was seen first: where the log was, and the next transaction's id. A run waits once until those that
+    were open have ended.
+    """
 
-    def __init__(self, tables: Mapping[str, tuple[str, str]]) -> None:
-        self._by_oid = {int(oid): TableSnapshot(snapshot, lsn_of(lsn)) for oid, (snapshot, lsn) in tables.items()}
+    lsn: int
+    next_xid: int
+    deadline: Deadline | None = None
 
-    def wants(self, change: Change) -> bool:
-        snapshot = self._by_oid.get(change.oid)
-        # A table that is not there yet will be read by a snapshot that has seen this.
-        return snapshot is not None and not snapshot.saw(change.xid, change.commit_lsn)
+    def is_over(self, server: Server) -> bool:
+        """Whether all transactions of then have ended."""
+        self.deadline = self.deadline or Deadline.after(SETTLE_S)
+        while server.oldest_xid() < self.next_xid:
+            if self.deadline.passed:
+                return False
+            time.sleep(POLL_S)
+        return True
 
 
-def _offset(timeline: int, lsn: int, seq: int) -> FlatMap:
-    return FlatMap({"lsn": lsn_text(lsn), "seq": seq, "timeline": timeline})
-
-
-def _partition(table: PublishedTable) -> FlatMap:
-    return FlatMap({"oid": table.oid, "table": table.name})
+def _wants(tables: Mapping[int, ReadTable], change: Change) -> bool:
+    read = tables.get(change.oid)
+    # A table that is not there yet will be read by a snapshot that has seen this.
+    return read is not None and not read.saw(change.xid, change.commit_lsn)
 
 
 def _size(table: PublishedTable) -> int:

@@ -9,13 +9,14 @@ https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from calve.sink_core.source.base import BadRow, Record
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.postgres.records import NEW, Cells, Encode, Layout, Origin, Shape, as_json
+from calve.sink_core.source.postgres.relations import ReadTable, TopicOf, key_of
 from calve.sink_core.source.postgres.values import NULL, Types, as_is
 from calve.sink_core.source.postgres.visibility import lsn_text
 
@@ -46,15 +47,16 @@ class Committed:
 
 @dataclass(slots=True)
 class Decoder:
-    """Reads messages in the order of commits. `topics` names the topic of a schema's table. A record's key are the
-    columns of the relation's replica identity, or where that is all or none of them, its `keys` by relation id.
+    """Reads messages in the order of commits. `topic_of` names the topic of a schema's table, for relations that are
+    not among the `tables` that were read, by id; `keys` are those of the catalog, by relation id (see `key_of`).
     """
 
     shape: Shape
     types: Types
-    topics: Callable[[str, str], str]
+    topic_of: TopicOf
     encode: Encode = as_json
     keys: Mapping[int, Sequence[str]] = field(default_factory=dict[int, Sequence[str]])
+    tables: Mapping[int, ReadTable] = field(default_factory=dict[int, ReadTable])
     layouts: dict[int, Layout] = field(default_factory=dict[int, Layout])
     _xid: int = 0
     _commit_lsn: int = 0
@@ -129,10 +131,11 @@ class Decoder:
             columns.append((name, kind))
             if flags & 1:
                 identity.append(name)
-        if not identity or len(identity) == len(columns):
-            # All columns are no key: the identity is `full`, or the primary key has them all.
-            identity = [name for name in self.keys.get(oid, ()) if name in dict(columns)]
-        self.layouts[oid] = Layout.of(schema, table, self.topics(schema, table), columns, identity, self.types)
+        read = self.tables.get(oid)
+        topic = read.topic if read is not None else self.topic_of(schema, table)
+        orders = [order for order in (read.key if read is not None else (), self.keys.get(oid, ())) if order]
+        key = key_of([name for name, _ in columns], identity, orders)
+        self.layouts[oid] = Layout.of(schema, table, topic, columns, key, self.types)
 
 
 def _text(message: bytes, at: int) -> tuple[str, int]:

@@ -70,10 +70,19 @@ class Layout:
         return self.row_form % (*cells,)
 
     def key_of(self, cells: Cells) -> bytes | None:
-        """The JSON of the key's columns; None for a table without a key."""
+        """The JSON of the key's columns; None for a table without a key. Raises ValueError for one that was not
+        sent.
+        """
         if not self.key:
             return None
-        return self.key_form % (*[cells[at] or UNAVAILABLE for at in self.key],)
+        key = [cells[at] for at in self.key]
+        if None in key:
+            lacking = self.names[self.key[key.index(None)]]
+            raise ValueError(
+                f"{self.name}: the log has no value of {lacking}, which is of the key: it is a large value that did "
+                "not change. REPLICA IDENTITY FULL brings it"
+            )
+        return self.key_form % (*key,)
 
 
 def _form(names: Sequence[str]) -> bytes:
@@ -103,10 +112,11 @@ class Shape(ABC):
     def changed(self, layout: Layout, kind: int, sides: Mapping[int, Cells], origin: Origin) -> Sequence[Record]:
         """Of one changed row. Another key is a delete and an insert. Raises ValueError for what can't be said."""
         new, old = sides.get(NEW), sides.get(OLD)
-        if new is not None and old is not None and None in new:
-            # Large values that did not change come with the old row, if at all.
-            new = [before if cell is None else cell for before, cell in zip(old, new, strict=True)]
         before = sides.get(KEY) or old
+        if new is not None and before is not None and None in new:
+            # Large values that did not change come with the old row, if at all; with its key alone those of the key.
+            sent = range(len(new)) if old is not None else layout.key
+            new = [before[at] if cell is None and at in sent else cell for at, cell in enumerate(new)]
         records = list[Record]()
         old_key = layout.key_of(before) if before is not None else None
         if new is None or (before is not None and kind == UPDATE and layout.key_of(new) != old_key):

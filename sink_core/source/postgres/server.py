@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from calve.sink_core.error_codes.source import DATABASE_REFUSED, NO_PUBLICATION,
 from calve.sink_core.errors import ConfigError, RetriableError
 from calve.sink_core.source.postgres.connecting import POLL_S, connected, reported, until_free
 from calve.sink_core.source.postgres.records import Cells, Layout
+from calve.sink_core.source.postgres.relations import PublishedTable
 from calve.sink_core.source.postgres.values import NULL, Types
 from calve.sink_core.source.postgres.visibility import TableSnapshot, lsn_of, lsn_text
 from calve.sink_core.timing import Deadline
@@ -25,8 +26,13 @@ from calve.sink_core.timing import Deadline
 if TYPE_CHECKING:
     from psycopg2.extensions import connection
 
-CREATE_S, SETTLE_S = 60, 60.0
-"""Until a slot was made, and until transactions are over that wrote before a table was published."""
+CREATE_S, SETTLE_S, TRY_S = 60, 60.0, 5
+"""Until a slot was made, until transactions are over that wrote before a table was published, and until a check
+ends.
+"""
+
+_PAGE, _HEADS = 8192, (24, 40)
+"""Bytes of a page of the log, and of what stands before its records (`XLogShortPHD`, `XLogLongPHD`)."""
 
 AT_ONCE = 2_000
 """Rows that are fetched at a time."""
@@ -52,28 +58,6 @@ class ReplicationSlot:
     kept: int
     confirmed: int
     lost: str
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedTable:
-    """A table of the publication. `member` changes when it leaves the publication and comes back. `columns` are those
-    that are published, empty where all are; `rows` is PostgreSQL's estimate, by its size before
-    there is one.
-    """
-
-    oid: int
-    schema: str
-    table: str
-    member: int
-    columns: Sequence[str]
-    filter: str | None
-    partitioned: bool
-    key: Sequence[str]
-    rows: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.schema}.{self.table}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +123,10 @@ class Server:
                 hint="set wal_level = logical and start the server again",
                 code=DATABASE_REFUSED,
             )
-        found = self._ask(_TABLES, publication)
-        if not found and not self._ask("SELECT 1 FROM pg_publication WHERE pubname = %s", publication):
+        # Schemas are published from PostgreSQL 15 on.
+        by_schema = bool(self._ask("SELECT to_regclass('pg_publication_namespace') IS NOT NULL")[0][0])
+        found = self._ask(_TABLES.format(of_schema=_OF_SCHEMA if by_schema else "NULL"), publication)
+        if not found and not self.has_publication(publication):
             raise ConfigError(
                 f"database {self.identity().database} has no publication {publication}",
                 hint=f"CREATE PUBLICATION {publication} FOR TABLE …",
@@ -152,7 +138,7 @@ class Server:
         """Messages of pgoutput with their places, of transactions that committed up to about `upto`; the transaction
         with the `most`-th message is the last.
         """
-        given = (slot, lsn_text(upto), min(most, 2**31 - 1), '"' + publication.replace('"', '""') + '"')
+        given = (slot, lsn_text(upto), min(most, 2**31 - 1), _quoted(publication))
 
         def begun() -> tuple[ExitStack, Any, list[tuple[int, memoryview]]]:
             with ExitStack() as stack:
@@ -173,6 +159,37 @@ class Server:
         """No transaction that wrote before this call has this id or a later one."""
         return self._ask("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")[0][0]
 
+    def oldest_xid(self) -> int:
+        """The lowest id of a transaction that is open."""
+        return self._ask("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")[0][0]
+
+    def seen_end(self) -> int:
+        """No transaction that can be seen has committed behind this place: where the log goes on, of which the last
+        part may not be on disk and so not be decoded yet.
+        """
+        lsn = lsn_of(self._ask(_SEEN_END)[0][0])
+        # Behind the head of a page, as if that were written; the log ends before it.
+        return lsn - lsn % _PAGE if lsn % _PAGE in _HEADS else lsn
+
+    @cached_property
+    def user(self) -> str:
+        return self._ask("SELECT quote_ident(current_user)")[0][0]
+
+    def has_publication(self, name: str) -> bool:
+        return bool(self._ask("SELECT 1 FROM pg_publication WHERE pubname = %s", name))
+
+    def try_reading(self, slot: str, publication: str) -> None:
+        """Read a message of the log by a slot, or by one that is made for this and gone at once. Raises ConfigError for
+        what PostgreSQL refuses; what takes longer than a few seconds is not waited for.
+        """
+        with suppress(RetriableError), self._stream(f"-c statement_timeout={TRY_S}s") as one, one.cursor() as cursor:
+            if self.slot(slot) is not None:
+                cursor.execute(_CHANGES, (slot, None, 1, _quoted(publication)))
+            else:
+                cursor.execute(
+                    "SELECT pg_create_logical_replication_slot(%s, 'pgoutput', true)", (f"{slot[:50]}_check",)
+                )
+
     @contextmanager
     def rows(self, table: PublishedTable, topic: str, slot: str, beyond: int) -> Generator[FoundRows]:
         """All rows of a table as they are once no transaction is open that wrote below `beyond`. The columns' order and
@@ -187,13 +204,14 @@ class Server:
             columns = [(name, kind) for name, kind in asking if not table.columns or name in table.columns]
             layout = Layout.of(table.schema, table.table, topic, columns, table.key, self.types)
             cursor.execute(_select(table, [name for name, _ in columns]))
-            _as_text(cursor, [kind for _, kind in columns])
+            # The result has the base types of domains.
+            _as_text(cursor, [*(kind for _, kind in columns), *layout.kinds])
             seen = TableSnapshot(snapshot, lsn_of(lsn))
             yield FoundRows(seen, before.kept if before else 0, taken_ms, layout, self._cells(cursor, layout))
 
     def _await_end_of(self, beyond: int, table: str) -> None:
         deadline = Deadline.after(SETTLE_S)
-        while (oldest := self._ask("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")[0][0]) < beyond:
+        while (oldest := self.oldest_xid()) < beyond:
             if deadline.passed:
                 raise RetriableError(
                     f"{table}: transaction {oldest} was writing before this table was published, and still is",
@@ -238,6 +256,10 @@ class Server:
             yield connection
 
 
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _cursor(connected_to: connection) -> Any:
     """One whose rows stay on the server until they are fetched."""
     cursor = connected_to.cursor(name="calve")
@@ -264,6 +286,9 @@ def _select(table: PublishedTable, columns: Sequence[str]) -> Any:
 _END = """
 SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text
 """
+_SEEN_END = """
+SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END)::text
+"""
 _IDENTITY = "SELECT system_identifier, current_database(), pg_walfile_name(%s) FROM pg_control_system()"
 _TYPES = """
 SELECT oid::bigint, typelem::bigint, typbasetype::bigint FROM pg_type
@@ -282,16 +307,28 @@ SELECT attname, atttypid::bigint FROM pg_attribute
 WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum
 """
 _TABLES = """
-SELECT c.oid::bigint, p.schemaname, p.tablename, coalesce(r.oid, 0)::bigint,
+SELECT c.oid::bigint, p.schemaname, p.tablename, coalesce(
+           (SELECT max(r.oid::bigint) FROM pg_publication_rel r WHERE r.prpubid = b.oid AND r.prrelid = ANY (i.ids)),
+           {of_schema}, b.oid::bigint),
        ARRAY(SELECT jsonb_array_elements_text(to_jsonb(p) -> 'attnames')), to_jsonb(p) ->> 'rowfilter', c.relkind = 'p',
        ARRAY(SELECT a.attname::text FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k (attnum, n), pg_attribute a
-             WHERE i.indrelid = c.oid AND a.attrelid = c.oid AND a.attnum = k.attnum
+             WHERE i.indrelid = c.oid AND a.attrelid = c.oid AND a.attnum = k.attnum AND k.n <= i.indnkeyatts
                AND CASE WHEN c.relreplident = 'i' THEN i.indisreplident ELSE i.indisprimary END ORDER BY k.n),
-       CASE WHEN c.reltuples < 0 THEN pg_relation_size(c.oid) / 100 ELSE c.reltuples END::bigint
+       c.relreplident = 'f',
+       CASE WHEN c.reltuples < 0 THEN pg_relation_size(c.oid) / 100 ELSE c.reltuples END::bigint,
+       has_schema_privilege(n.oid, 'USAGE') AND (
+           SELECT coalesce(bool_and(has_column_privilege(c.oid, a.attnum, 'SELECT')), true) FROM pg_attribute a
+           WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+               AND coalesce(to_jsonb(p) -> 'attnames' ? a.attname::text, true)),
+       row_security_active(c.oid)
 FROM pg_publication_tables p
 JOIN pg_publication b ON b.pubname = p.pubname
 JOIN pg_namespace n ON n.nspname = p.schemaname
 JOIN pg_class c ON c.relname = p.tablename AND c.relnamespace = n.oid
-LEFT JOIN pg_publication_rel r ON r.prpubid = b.oid AND r.prrelid = c.oid
+CROSS JOIN LATERAL (SELECT ARRAY(SELECT relid::oid FROM pg_partition_ancestors(c.oid)) || c.oid AS ids) i
 WHERE p.pubname = %s ORDER BY 2, 3
+"""
+_OF_SCHEMA = """
+(SELECT max(s.oid::bigint) FROM pg_publication_namespace s JOIN pg_class a ON a.relnamespace = s.pnnspid
+ WHERE s.pnpubid = b.oid AND a.oid = ANY (i.ids))
 """
