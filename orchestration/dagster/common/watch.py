@@ -151,7 +151,7 @@ class LogWatch(ABC, Generic[P, S]):
         if self._log is not None and (not self._log.state.next_offset or log_end != self._log.state.next_offset):
             self._log.refresh(timeout_s=READ_TIMEOUT_S)
         topic_ids = {name: topic.topic_id for name, topic in self._topics.items()}
-        return self._sight(ends, self._log.state if self._log else None, topic_ids)
+        return self.sight(ends, self._log.state if self._log else None, topic_ids)
 
     def _described(self) -> dict[str, Topic]:
         if self._topics_until.passed:
@@ -178,7 +178,8 @@ class LogWatch(ABC, Generic[P, S]):
     def _source_admin(self) -> AdminClient:
         return _shared_admin(tuple(sorted(self._source.properties.items())))
 
-    def _sight(self, ends: Offsets, state: S | None, topic_ids: Mapping[str, str]) -> Sight:
+    def sight(self, ends: Offsets, state: S | None, topic_ids: Mapping[str, str]) -> Sight:
+        """What these ends and the control log's fold say; no fold where there is no log. Asks nobody."""
         end, paused, answered_s = sum(ends.values()), _paused(state), _answered_s(state)
         if state is None or state.last_publish is None:
             return Sight(lag=end, end=end, bootstrapped=False, paused=paused, answered_s=answered_s)
