@@ -70,7 +70,7 @@ def alert_sensor(post: Callable[[Alert], None], *, name: str = "calve_alerts") -
     def alerts(context: dg.RunFailureSensorContext) -> DagsterRunReaction | None:
         run_id = context.dagster_run.run_id
         record = context.instance.get_run_record_by_id(run_id)
-        alert = _alert(context.instance, record) if record else None
+        alert = alert_of(context.instance, record) if record else None
         if alert is None:
             return None
         try:
@@ -94,7 +94,8 @@ def folded_if_due(error: str, *, terminal: bool, earlier: Iterable[str | None]) 
     return folded if folded == (0 if terminal else IN_A_ROW - 1) else None
 
 
-def _alert(instance: DagsterInstance, record: dg.RunRecord) -> Alert | None:
+def alert_of(instance: DagsterInstance, record: dg.RunRecord) -> Alert | None:
+    """What is to be posted of a failed run; None if nothing is."""
     run = record.dagster_run
     if PIPELINE_TAG not in run.tags:
         return None
