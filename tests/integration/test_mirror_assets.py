@@ -69,7 +69,9 @@ def test_a_run_is_told_by_batch_and_by_remote_topic(copied: Mirror, instance: Da
     assert ran is not None
     assert re.findall(r"\d+", ran.tags[MOVED_TAG]) == ["30", "1"]
     checks = {each.check_name: each.passed for each in done.get_asset_check_evaluations()}
-    assert checks == dict.fromkeys(["lag", "freshness", "retention", "foreign_records", "findings", "chain"], True)
+    assert checks == dict.fromkeys(
+        ["lag", "freshness", "retention", "foreign_records", "blockers", "findings", "chain"], True
+    )
     with dg.build_sensor_context(instance) as context:
         ticked = sensor.evaluate_tick(context)
         assert not ticked.run_requests

@@ -138,7 +138,7 @@ def test_a_run_in_dagster_is_told_by_batch_and_by_topic(made: Made, instance: Da
     assert (told[f"{name}/copy"]["records"], told[f"{name}/copy"]["dead letters"]) == (2, 1)
     assert told[f"{name}/{made.topic}"]["records"] == 2
     assert {each.check_name: each.passed for each in done.get_asset_check_evaluations()} == dict.fromkeys(
-        ["lag", "freshness", "held", "findings", "chain"], True
+        ["lag", "freshness", "held", "blockers", "findings", "chain"], True
     )
     with dg.build_sensor_context(instance) as context:
         ticked = sensor.evaluate_tick(context)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from calve.sink_core.control.rounds import LINGER_POLL_S, Bounds, rounds
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.timing import Deadline
+from tests.codes import names
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Trickle:
     until: int | None = None
     reached: int = 0
     taken: int = 0
+    blockers: tuple[Blocker, ...] = ()
 
     def look(self) -> int:
         self.reached += self.arriving.pop(0) if self.arriving else 0
@@ -47,6 +51,7 @@ class Trickle:
 class Report:
     ended: str = ""
     stopped_early: bool = False
+    blockers: Sequence[Blocker] = ()
 
 
 def run(arriving: list[int], **bounds: Any) -> tuple[list[int], str]:
@@ -54,6 +59,19 @@ def run(arriving: list[int], **bounds: Any) -> tuple[list[int], str]:
     report, within = Report(), Bounds(max_batches=100, max_duration_s=600.0, **bounds)
     moved = rounds(Trickle(arriving), within, Deadline.after(600.0), report, lambda _progress: None)
     return [batch.records for batch in moved], report.ended
+
+
+def test_a_run_that_something_is_kept_back_from_does_not_say_that_it_is_caught_up() -> None:
+    blocker = Blocker("t[0]", "an open transaction", "end it", 1_700_000_000_000)
+    for most, moved in ((100, [3]),):
+        report = Report()
+        mover = Trickle([3], blockers=(blocker, blocker))
+        within = Bounds(max_batches=most, max_duration_s=600.0, linger_s=0.0)
+        batches = rounds(mover, within, Deadline.after(600.0), report, lambda _progress: None)
+        assert [batch.records for batch in batches] == moved
+        assert report.blockers == (blocker, blocker)
+        names(report.ended, "t[0]", "2023-11-14T22:13:20.000+00:00", "1")
+        assert report.ended != "caught up"
 
 
 def test_a_run_that_lingers_looks_once_for_each_batch() -> None:

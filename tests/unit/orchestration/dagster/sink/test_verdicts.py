@@ -284,7 +284,7 @@ def test_all_verdicts_are_those_that_dagster_knows_and_follow_the_objectives(pip
     found = [*verdicts.health(pipeline, stale, [batch(records=10, dead_lettered=1)]), verdicts.proof(pipeline, proof())]
     known = {spec.key for spec in checks.specs(pipeline)}
     assert {(checks.asset_key(pipeline, v.subject), v.check) for v in found} == {(k.asset_key, k.name) for k in known}
-    assert len(found) == len(known) == 11
+    assert len(found) == len(known) == 12
     assert {(v.subject, v.check): severity(v) for v in found if not v.passed} == {
         (None, "lag"): "failing",
         (TABLE, "freshness"): "failing",
