@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from enum import Enum
 from threading import Event, Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -19,6 +19,9 @@ from rich.table import Table
 
 from calve.sink_core.error_codes.files import NOBODY_TO_ASK
 from calve.sink_core.errors import CalveError, ConfigError, FindingError
+
+if TYPE_CHECKING:
+    from calve.sink_core.control.rounds import Ending
 
 STDOUT = Console(highlight=False, markup=False, soft_wrap=True)
 STDERR = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
@@ -35,6 +38,15 @@ def say(text: str = "", *, style: str | None = None) -> None:
 def say_json(value: object) -> None:
     """A JSON document on stdout: dataclasses as objects, what JSON doesn't have as text."""
     typer.echo(json.dumps(_plain(value), default=_as_json, indent=2, ensure_ascii=False))
+
+
+def ending_document(report: Ending) -> dict[str, object]:
+    """How a run of any kind ended, for its JSON document."""
+    return {
+        "ended": report.ended,
+        "stopped_early": report.stopped_early,
+        "blockers": [asdict(each) for each in report.blockers],
+    }
 
 
 def say_table(title: str, columns: list[str], rows: list[list[str]]) -> None:

@@ -20,7 +20,8 @@ def _compiled(given: str) -> str:
 
 
 PipelineName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
-TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+TOPIC_NAME = r"^[A-Za-z0-9._-]{1,249}$"
+TopicName = Annotated[str, StringConstraints(pattern=TOPIC_NAME)]
 TableName = Annotated[
     str,
     Matching(rf"^{TABLE_NAME}$", "a table name; write namespace.table (letters, digits, _ and -)"),

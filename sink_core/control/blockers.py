@@ -9,30 +9,43 @@ from confluent_kafka.admin import AdminClient
 from calve.sink_core.control.status import Blocker
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S, Settings
 from calve.sink_core.kafka.pending import first_timestamps
-from calve.sink_core.kafka.source import high_watermarks
-from calve.sink_core.offsets import Offsets
+from calve.sink_core.kafka.source import end_offsets, high_watermarks
+from calve.sink_core.offsets import Offsets, TopicPartition
 
-OPEN_S, READ_S = 10.0, 5.0
-"""A transaction that has been open for so long is worth a word; the most that it takes to find out."""
+OPEN_S, STILL_S, READ_S = 10.0, 1.0, 5.0
+"""A transaction that has been open for so long is worth a word, if it is open so much later still; the most that it
+takes to find out.
+"""
 
 
 def open_transactions(admin: AdminClient, settings: Settings, ends: Offsets) -> tuple[Blocker, ...]:
     """The partitions that have an open transaction, oldest first. `ends` are their LSOs.
 
-    The lag of such a partition is 0 once everything before the transaction is read, however much lies behind it. Only
-    the time of its first record tells how long it has been open. Raises Unreachable.
+    The lag of such a partition is 0 once everything before the transaction is read, however much lies behind it. The
+    time of its first record tells how long it has been open, by the producer's clock unless the topic has the broker's.
+    One question to each leader where nothing is open. Raises Unreachable.
     """
     highs = high_watermarks(admin, ends, timeout_s=ADMIN_TIMEOUT_S)
-    hidden = {at: high - ends[at] for at, high in highs.items() if high > ends[at]}
-    began = first_timestamps(settings, {at: ends[at] for at in hidden}, timeout_s=READ_S, uncommitted=True)
+    began = _open(admin, {at: high for at, high in highs.items() if high > ends[at]})
+    times = first_timestamps(settings, began, timeout_s=READ_S, uncommitted=True)
     latest_ms = (time.time() - OPEN_S) * 1000
+    old = {at: highs[at] for at in began if times.get(at, 0) <= latest_ms}
+    if old:
+        time.sleep(STILL_S)
+        now = _open(admin, old)
+        old = {at: high for at, high in old.items() if now.get(at) == began[at]}
     return tuple(
         Blocker(
             str(at),
-            f"{hidden[at]:,} offsets from {ends[at]:,} on are in an open transaction or behind one",
+            f"{old[at] - began[at]:,} offsets from {began[at]:,} on are in an open transaction or behind one",
             "end its producer, or abort it: kafka-transactions.sh find-hanging, abort",
-            since_ms,
+            times.get(at),
         )
-        for at, since_ms in sorted(began.items(), key=lambda item: item[1])
-        if since_ms <= latest_ms
+        for at in sorted(old, key=lambda at: times.get(at, 0))
     )
+
+
+def _open(admin: AdminClient, highs: Offsets) -> dict[TopicPartition, int]:
+    """The LSO of each partition that has a transaction open: asked for after its end, below which it is then."""
+    stable = end_offsets(admin, highs, timeout_s=ADMIN_TIMEOUT_S)
+    return {at: lso for at, lso in stable.items() if lso < highs[at]}

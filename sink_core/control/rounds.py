@@ -119,8 +119,9 @@ def rounds(
     done, due = 0, Deadline.after(0.0)
     while True:
         if done >= bounds.max_batches or deadline.passed:
-            report.stopped_early = True
-            report.ended = f"bound reached: {done} batches of run.max_batches {bounds.max_batches}, or run.max_duration"
+            report.stopped_early, report.blockers = True, mover.blockers
+            reached = f"bound reached: {done} batches of run.max_batches {bounds.max_batches}, or run.max_duration"
+            report.ended = f"{reached}{_blocked('; blocked: ', report.blockers)}"
             return
         batch = mover.next_batch()
         if batch is not None:
@@ -137,16 +138,23 @@ def rounds(
             mover.go_on()
         else:
             report.blockers = mover.blockers
-            report.ended = _caught_up(mover)
+            report.ended = _caught_up(mover.lag, report.blockers)
             return
 
 
-def _caught_up(mover: Mover[B_co]) -> str:
+def _caught_up(lag: int, blockers: Sequence[Blocker]) -> str:
     """Why a run ended that has what was pending at its start."""
-    if mover.blockers:
-        first, others = mover.blockers[0], len(mover.blockers) - 1
-        return f"caught up but for what is blocked: {first}" + (f"; {others:,} more in calve status" if others else "")
-    return f"caught up with its start: {mover.lag:,} records wait" if mover.lag else "caught up"
+    if blockers:
+        return _blocked("caught up but for what is blocked: ", blockers)
+    return f"caught up with its start: {lag:,} records wait" if lag else "caught up"
+
+
+def _blocked(before: str, blockers: Sequence[Blocker]) -> str:
+    """The first of them behind `before`; "" without any."""
+    if not blockers:
+        return ""
+    others = f"; {len(blockers) - 1:,} more in calve status" if len(blockers) > 1 else ""
+    return f"{before}{blockers[0]}{others}"
 
 
 def _more_waits(mover: Mover[B_co], bounds: Bounds, due: Deadline, deadline: Deadline, progress: OnProgress) -> bool:

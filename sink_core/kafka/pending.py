@@ -6,7 +6,7 @@ from contextlib import closing
 
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calve.sink_core.kafka.clients import Settings, reader, receive
+from calve.sink_core.kafka.clients import UNCOMMITTED, Settings, reader, receive
 from calve.sink_core.kafka.failures import reported
 from calve.sink_core.offsets import Offsets, TopicPartition
 from calve.sink_core.timing import Deadline
@@ -33,7 +33,7 @@ def first_timestamps(
     left, found, deadline = set(positions), dict[TopicPartition, int](), Deadline.after(timeout_s)
     if not left:
         return found
-    isolation = {"isolation.level": "read_uncommitted"} if uncommitted else {}
+    isolation = UNCOMMITTED if uncommitted else {}
     with (
         reported("reading the first pending records"),
         closing(reader(settings, group=_GROUP, **_SETTINGS, **isolation)) as consumer,

@@ -10,13 +10,14 @@ import pytest
 import yaml
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.error_codes.source import TABLE_NOT_TAKEN
 from calve.sink_core.errors import EXIT_DONE
 from tests.codes import finding, raises
 from tests.launch import calve
 from tests.logged import ITEMS, Logged
 from tests.postgres import Postgres, postgres
 
-Make = Callable[..., Logged]
+Create = Callable[..., Logged]
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def server() -> Generator[Postgres]:
 
 
 @pytest.fixture
-def made(server: Postgres, broker: Broker, tmp_path: Path) -> Make:
+def create(server: Postgres, broker: Broker, tmp_path: Path) -> Create:
     return lambda *sql, **options: Logged.create(
         server, broker.bootstrap, tmp_path, *(sql or (ITEMS,)), **{"partitions": 1, **options}
     )
@@ -39,6 +40,14 @@ def of_schema(logged: Logged) -> Logged:
     return logged
 
 
+def by_user(logged: Logged, role: str) -> None:
+    """From now on the pipeline connects as `role`."""
+    file = logged.directory / "connections.yaml"
+    connections = yaml.safe_load(file.read_text())
+    connections["database"]["here"]["url"] = logged.server.url.replace("calve@", f"{role}@")
+    file.write_text(yaml.safe_dump(connections))
+
+
 def keys(logged: Logged, table: str) -> list[Any]:
     return [key for key, _ in logged.records(table, partitions=1)]
 
@@ -49,7 +58,7 @@ def last(logged: Logged, table: str) -> dict[Any, Any]:
     return {key["id"]: event["after"] for key, event in records if event is not None and event["op"] != "d"}
 
 
-def told(logged: Logged, table: str) -> list[tuple[int, str]]:
+def operations(logged: Logged, table: str) -> list[tuple[int, str]]:
     return sorted((key["id"], event["op"]) for key, event in logged.records(table, partitions=1) if event is not None)
 
 
@@ -64,8 +73,8 @@ KEYED = (
 )
 
 
-def test_a_row_has_one_key_from_its_snapshot_and_from_the_log(made: Make) -> None:
-    logged = made(*KEYED)
+def test_a_row_has_one_key_from_its_snapshot_and_from_the_log(create: Create) -> None:
+    logged = create(*KEYED)
     for table in ("keyed", "chosen", "whole"):
         logged.sql(f"INSERT INTO {table} VALUES (1, 2, 'a')")
     logged.run()
@@ -77,8 +86,8 @@ def test_a_row_has_one_key_from_its_snapshot_and_from_the_log(made: Make) -> Non
         assert [list(key.items()) for key in keys(logged, table)] == [[("b", 2), ("a", 1)]] * 4
 
 
-def test_a_key_that_was_replaced_is_the_one_of_its_time(made: Make) -> None:
-    logged = made("CREATE TABLE items (id int, code int, what text, PRIMARY KEY (code, id))")
+def test_a_key_that_was_replaced_is_the_one_of_its_time(create: Create) -> None:
+    logged = create("CREATE TABLE items (id int, code int, what text, PRIMARY KEY (code, id))")
     logged.sql("INSERT INTO items VALUES (1, 10, 'a')")
     logged.run()
     logged.sql("UPDATE items SET what = 'b'")
@@ -94,8 +103,8 @@ def test_a_key_that_was_replaced_is_the_one_of_its_time(made: Make) -> None:
     ]
 
 
-def test_under_full_identity_another_primary_key_has_the_table_read_anew(made: Make) -> None:
-    logged = made(ITEMS, "ALTER TABLE items REPLICA IDENTITY FULL")
+def test_under_full_identity_another_primary_key_has_the_table_read_anew(create: Create) -> None:
+    logged = create(ITEMS, "ALTER TABLE items REPLICA IDENTITY FULL")
     logged.sql("INSERT INTO items VALUES (1, 'a')")
     logged.run()
     logged.sql(
@@ -112,8 +121,10 @@ def test_under_full_identity_another_primary_key_has_the_table_read_anew(made: M
     ]
 
 
-def test_a_key_too_large_to_be_sent_is_the_old_row_s(made: Make) -> None:
-    logged = made("CREATE TABLE items (id text PRIMARY KEY, n int)", "ALTER TABLE items ALTER id SET STORAGE EXTERNAL")
+def test_a_key_too_large_to_be_sent_is_the_old_row_s(create: Create) -> None:
+    logged = create(
+        "CREATE TABLE items (id text PRIMARY KEY, n int)", "ALTER TABLE items ALTER id SET STORAGE EXTERNAL"
+    )
     rows = "INSERT INTO items SELECT string_agg(md5(random()::text), ''), 1 FROM generate_series(1, 78)"
     logged.sql(rows, rows)
     logged.run()
@@ -125,8 +136,8 @@ def test_a_key_too_large_to_be_sent_is_the_old_row_s(made: Make) -> None:
     assert all(event["after"]["id"] == key["id"] for key, event in records)
 
 
-def test_a_table_dropped_and_made_anew_ends_with_the_rows_of_the_new_one(made: Make) -> None:
-    logged = of_schema(made())
+def test_a_table_dropped_and_made_anew_ends_with_the_rows_of_the_new_one(create: Create) -> None:
+    logged = of_schema(create())
     logged.sql("INSERT INTO items VALUES (1, 'first')")
     logged.run()
     logged.sql("UPDATE items SET what = 'stale'")
@@ -139,8 +150,8 @@ def test_a_table_dropped_and_made_anew_ends_with_the_rows_of_the_new_one(made: M
     assert last(logged, "items") == {1: {"id": 1, "what": "newer"}}
 
 
-def test_tables_that_swap_their_names_swap_their_topics(made: Make) -> None:
-    logged = made(ITEMS, "CREATE TABLE others (id int PRIMARY KEY, what text)")
+def test_tables_that_swap_their_names_swap_their_topics(create: Create) -> None:
+    logged = create(ITEMS, "CREATE TABLE others (id int PRIMARY KEY, what text)")
     logged.sql("INSERT INTO items VALUES (1, 'a')", "INSERT INTO others VALUES (1, 'z')")
     logged.run()
     logged.sql("UPDATE items SET what = 'b'", "UPDATE others SET what = 'y'")
@@ -155,18 +166,18 @@ def test_tables_that_swap_their_names_swap_their_topics(made: Make) -> None:
     assert last(logged, "others")[1]["what"] == "d"
 
 
-def test_a_schema_that_left_the_publication_and_came_back_is_read_anew(made: Make) -> None:
-    logged = of_schema(made())
+def test_a_schema_that_left_the_publication_and_came_back_is_read_anew(create: Create) -> None:
+    logged = of_schema(create())
     logged.run()
     logged.sql(f"ALTER PUBLICATION {logged.name} DROP TABLES IN SCHEMA {logged.name}")
     logged.sql("INSERT INTO items VALUES (1, 'nobody was told')")
     logged.sql(f"ALTER PUBLICATION {logged.name} ADD TABLES IN SCHEMA {logged.name}")
     logged.run()
-    assert told(logged, "items") == [(1, "r")]
+    assert operations(logged, "items") == [(1, "r")]
 
 
-def test_a_publication_made_anew_stops_until_all_is_read_anew(made: Make) -> None:
-    logged = made()
+def test_a_publication_made_anew_stops_until_all_is_read_anew(create: Create) -> None:
+    logged = create()
     logged.run()
     logged.sql(f"DROP PUBLICATION {logged.name}", "INSERT INTO items VALUES (1, 'of no publication')")
     logged.sql(f"CREATE PUBLICATION {logged.name} FOR TABLE {logged.name}.items")
@@ -177,24 +188,24 @@ def test_a_publication_made_anew_stops_until_all_is_read_anew(made: Make) -> Non
     assert calve("positions", "reset", logged.file, "--yes").returncode == EXIT_DONE
     assert calve("resume", logged.file).returncode == EXIT_DONE
     logged.run()
-    assert told(logged, "items") == [(1, "r")]
+    assert operations(logged, "items") == [(1, "r")]
 
 
-def test_a_table_that_can_not_be_taken_stands_alone(made: Make) -> None:
-    logged = of_schema(made())
+def test_a_table_that_can_not_be_taken_stands_alone(create: Create) -> None:
+    logged = of_schema(create())
     logged.sql('CREATE TABLE "Order Items" (id int PRIMARY KEY)')
     logged.sql("INSERT INTO items VALUES (1, 'a')", 'INSERT INTO "Order Items" VALUES (1)')
     for _ in range(2):
         assert [blocker.where for blocker in logged.run().blockers] == [f"{logged.name}.Order Items"]
         logged.sql("UPDATE items SET what = 'b'", 'UPDATE "Order Items" SET id = 2')
-    assert told(logged, "items") == [(1, "r"), (1, "u")]
+    assert operations(logged, "items") == [(1, "r"), (1, "u")]
     logged.sql('ALTER TABLE "Order Items" RENAME TO orders')
     assert not logged.run().blockers
-    assert told(logged, "orders") == [(2, "r")]
+    assert operations(logged, "orders") == [(2, "r")]
 
 
-def test_columns_without_the_key_stand_alone(made: Make) -> None:
-    logged = made(ITEMS, "CREATE TABLE others (id int PRIMARY KEY)")
+def test_columns_without_the_key_stand_alone(create: Create) -> None:
+    logged = create(ITEMS, "CREATE TABLE others (id int PRIMARY KEY)")
     logged.sql(
         f"ALTER PUBLICATION {logged.name} SET TABLE {logged.name}.items (what), {logged.name}.others",
         f"ALTER PUBLICATION {logged.name} SET (publish = 'insert')",
@@ -203,11 +214,11 @@ def test_columns_without_the_key_stand_alone(made: Make) -> None:
     )
     [blocker] = logged.run().blockers
     assert (blocker.where, "id" in blocker.why) == (f"{logged.name}.items", True)
-    assert told(logged, "others") == [(1, "r")]
+    assert operations(logged, "others") == [(1, "r")]
 
 
-def test_rows_that_a_policy_hides_are_not_taken_for_none(made: Make) -> None:
-    logged = made(ITEMS, "CREATE TABLE others (id int PRIMARY KEY)")
+def test_rows_that_a_policy_hides_are_not_taken_for_none(create: Create) -> None:
+    logged = create(ITEMS, "CREATE TABLE others (id int PRIMARY KEY)")
     role = f"{logged.name}_app"
     logged.sql(
         f"CREATE ROLE {role} LOGIN REPLICATION",
@@ -217,19 +228,31 @@ def test_rows_that_a_policy_hides_are_not_taken_for_none(made: Make) -> None:
         "INSERT INTO items VALUES (1, 'a')",
         "INSERT INTO others VALUES (1)",
     )
-    connections = yaml.safe_load((logged.directory / "connections.yaml").read_text())
-    connections["database"]["here"]["url"] = logged.server.url.replace("calve@", f"{role}@")
-    (logged.directory / "connections.yaml").write_text(yaml.safe_dump(connections))
+    by_user(logged, role)
     [blocker] = logged.run().blockers
     assert (blocker.where, f"ALTER ROLE {role} BYPASSRLS" in blocker.hint) == (f"{logged.name}.items", True)
-    assert told(logged, "others") == [(1, "r")]
+    assert operations(logged, "others") == [(1, "r")]
     logged.sql(f"ALTER ROLE {role} BYPASSRLS")
     assert not logged.run().blockers
-    assert told(logged, "items") == [(1, "r")]
+    assert operations(logged, "items") == [(1, "r")]
 
 
-def test_a_table_of_domains_alone_is_read(made: Make) -> None:
-    logged = made(
+def test_without_snapshots_rows_need_not_be_readable_and_names_must_fit(create: Create) -> None:
+    logged = of_schema(create(log={"snapshot": "never"}))
+    role = f"{logged.name}_app"
+    logged.sql(f"CREATE ROLE {role} LOGIN REPLICATION")
+    by_user(logged, role)
+    logged.run()
+    logged.sql("INSERT INTO items VALUES (1, 'a')")
+    logged.run()
+    assert operations(logged, "items") == [(1, "c")]
+    logged.sql('CREATE TABLE "Order Items" (id int PRIMARY KEY)')
+    with raises(TABLE_NOT_TAKEN, f"{logged.name}.Order Items"):
+        logged.run()
+
+
+def test_a_table_of_domains_alone_is_read(create: Create) -> None:
+    logged = create(
         "CREATE DOMAIN posint AS int", "CREATE DOMAIN moment AS timestamptz", "CREATE DOMAIN raw AS bytea",
         "CREATE TABLE items (id posint PRIMARY KEY, at moment, bytes raw, many posint[])",
     )  # fmt: skip

@@ -18,7 +18,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "log-tells-again-what-a-snapshot-has",
         _CHANGES,
-        "wanted=wants(told)",
+        "wanted=wants(change)",
         "wanted=True",
         (_SEEN,),
         "What committed between the slot's beginning and a table's snapshot would be there twice.",
@@ -42,8 +42,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "log-offset-forgets-where-it-was-in-a-transaction",
         _CHANGES,
-        "elif (told.commit_lsn, told.seq) > (self.first, self.skipped):",
-        "elif told.commit_lsn >= self.first:",
+        "elif (change.commit_lsn, change.seq) > (self.first, self.skipped):",
+        "elif change.commit_lsn >= self.first:",
         (f"{_POSTGRES}::test_a_transaction_of_any_size_is_split_and_each_row_is_there_once",),
         "The changes of a large transaction that are in Kafka already would be there twice.",
     ),
@@ -58,8 +58,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "table-made-anew-is-read-before-the-old-one-ends",
         _LOG,
-        """        return lsn_of(str(known["lsn"])) >= seen.lsn and seen.is_over(self._server)""",
-        "        return seen.is_over(self._server)",
+        """        return lsn_of(str(known["lsn"])) >= first.lsn and first.is_over(self._server)""",
+        "        return first.is_over(self._server)",
         (f"{_RELATIONS}::test_a_table_dropped_and_made_anew_ends_with_the_rows_of_the_new_one",),
         "Rows of a table that was dropped would stand behind those of the one that has its name.",
     ),

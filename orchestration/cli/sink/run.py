@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from calve.orchestration.cli.output import say, say_json, working
+from calve.orchestration.cli.output import ending_document, say, say_json, working
 from calve.orchestration.cli.replay import range_document, say_range
 from calve.orchestration.cli.run import commit_document
 from calve.orchestration.wording import by_text, dropped_text
@@ -56,9 +56,7 @@ def _say_run(report: RunReport) -> None:
 
 def _run_document(report: RunReport) -> dict[str, Any]:
     return {
-        "ended": report.ended,
-        "stopped_early": report.stopped_early,
-        "blockers": [asdict(each) for each in report.blockers],
+        **ending_document(report),
         "batches": [asdict(batch) for batch in report.batches],
         "commits": [commit_document(commit) for commit in report.commits],
         "history": [range_document(job) for job in report.history],

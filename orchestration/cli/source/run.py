@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from calve.orchestration.cli.output import error_document, say, say_json, working
+from calve.orchestration.cli.output import ending_document, error_document, say, say_json, working
 from calve.orchestration.wording import by_text, bytes_text, counted
 
 if TYPE_CHECKING:
@@ -67,9 +67,4 @@ def _document(report: SourceReport) -> dict[str, Any]:
         }
         for batch in report.batches
     ]
-    return {
-        "ended": report.ended,
-        "stopped_early": report.stopped_early,
-        "blockers": [asdict(each) for each in report.blockers],
-        "batches": batches,
-    }
+    return {**ending_document(report), "batches": batches}

@@ -68,7 +68,7 @@ def lag(pending: int, most: int | None) -> Verdict:
     return Verdict(most is None or pending <= most, text, {"lag": pending})
 
 
-def blockers(blockers: Sequence[Blocker]) -> Verdict:
+def blocked(blockers: Sequence[Blocker]) -> Verdict:
     """What keeps records back that no lag counts; something to look at, as nothing is lost."""
     text = "\n".join(str(each) for each in blockers[:SHOWN]) or "nothing keeps records back"
     details = {"blockers": [asdict(each) for each in blockers[:SHOWN]]}
@@ -82,7 +82,7 @@ def blockers_check(of: str, blockers_of: Callable[[H], Sequence[Blocker]]) -> Ch
         of,
         "What keeps records back that no lag counts: nothing is lost, and nothing comes either.",
         "warning: `calve status` names something that is blocked",
-        lambda seen, _subject: blockers(blockers_of(seen)),
+        lambda seen, _subject: blocked(blockers_of(seen)),
     )
 
 

@@ -33,20 +33,20 @@ class LogPart:
         done, piece, number = self.first, _Piece(), 0
         for lsn, message in messages:
             number += 1
-            for told in decoder.read(lsn, message):
-                if told.commit_lsn >= self.upto:
+            for change in decoder.read(lsn, message):
+                if change.commit_lsn >= self.upto:
                     # A transaction that commits behind the bound is another batch's.
                     yield piece.rows(self._offset(self.upto, 0))
                     return
-                if isinstance(told, Committed):
-                    done = max(done, told.end_lsn)
+                if isinstance(change, Committed):
+                    done = max(done, change.end_lsn)
                     if len(piece) >= AT_LEAST:
-                        yield piece.rows(self._offset(told.end_lsn, 0))
+                        yield piece.rows(self._offset(change.end_lsn, 0))
                         piece = _Piece()
-                elif (told.commit_lsn, told.seq) > (self.first, self.skipped):
-                    piece.take(told, wanted=wants(told))
+                elif (change.commit_lsn, change.seq) > (self.first, self.skipped):
+                    piece.take(change, wanted=wants(change))
                     if len(piece) >= AT_MOST:
-                        yield piece.rows(self._offset(told.commit_lsn, told.seq))
+                        yield piece.rows(self._offset(change.commit_lsn, change.seq))
                         piece = _Piece()
         # Cut off by the number of messages, behind a whole transaction; else all is read that committed before `upto`.
         yield piece.rows(self._offset(done if number >= self.most else self.upto, 0))

@@ -37,9 +37,10 @@ from calve.sink_core.source.postgres.changes import AT_LEAST, LogPart
 from calve.sink_core.source.postgres.pgoutput import Change, Decoder
 from calve.sink_core.source.postgres.records import Debezium, Encode, Origin, Shape, as_json
 from calve.sink_core.source.postgres.records import Rows as RowsAlone
-from calve.sink_core.source.postgres.relations import PublishedTable, ReadTable, blocked, read_tables, unread
+from calve.sink_core.source.postgres.relations import PublishedTable, ReadTable, read_tables, unread
+from calve.sink_core.source.postgres.relations import blocked as blocked_tables
 from calve.sink_core.source.postgres.server import POLL_S, SETTLE_S, ReplicationSlot, Server
-from calve.sink_core.source.postgres.visibility import lsn_of, lsn_text
+from calve.sink_core.source.postgres.visibility import TableSnapshot, lsn_of, lsn_text
 from calve.sink_core.timing import Deadline
 
 WAL_OF_A_CHANGE = 200
@@ -72,7 +73,7 @@ class PostgresLog:
         self._encode: Encode = as_json if settings is None else AvroRecords(settings, debezium=shape == "debezium")
         self._topics_read = set[str]()
         self._settled = set[int]()
-        self._first_seen = dict[FlatMap, _Seen]()
+        self._first_seen = dict[FlatMap, _FirstSeen]()
 
     @property
     def fingerprint(self) -> str:
@@ -128,12 +129,13 @@ class PostgresLog:
         return None
 
     def plan(self, stored: Stored, limits: Limits) -> Sequence[Work]:
-        unread = self._unread(stored)
+        tables = self._tables()
+        new = self._unread(tables, self._blocked(tables), stored)
         slot, known, end = self._server.slot(self._slot), stored.get(self._at), self._server.end()
-        keyless = {table.oid for table in self._tables() if table.unpublished_key}
+        keyless = {table.oid for table in tables if table.unpublished_key}
         read = {oid: table for oid, table in read_tables(stored).items() if oid not in keyless}
         self._topics_read.update(table.topic for table in read.values())
-        if due := [table for table in unread if self._is_due(table, known)]:
+        if due := [table for table in new if self._is_due(table, known)]:
             next_xid = self._server.next_xid()
             return [self._snapshot_of(table, stored, next_xid) for table in due]
         if slot is None or self._contradiction(stored, slot) is not None:
@@ -162,8 +164,8 @@ class PostgresLog:
         """
         if known is None:
             return True
-        seen = self._first_seen[table.partition]
-        return lsn_of(str(known["lsn"])) >= seen.lsn and seen.is_over(self._server)
+        first = self._first_seen[table.partition]
+        return lsn_of(str(known["lsn"])) >= first.lsn and first.is_over(self._server)
 
     def read(self, work: Work) -> Iterator[Rows]:
         return self._snapshot(work) if "oid" in work.partition else self._changes(work)
@@ -181,7 +183,9 @@ class PostgresLog:
 
     def waiting(self, stored: Stored) -> Waiting:
         slot, known = self._server.slot(self._slot), stored.get(self._at)
-        new = self._unread(stored)
+        tables = self._tables()
+        blocked = self._blocked(tables)
+        new = self._unread(tables, blocked, stored)
         end = max([self._server.end(), *(self._first_seen[table.partition].lsn for table in new)])
         start = lsn_of(str(known["lsn"])) if known is not None else slot.confirmed if slot is not None else end
         behind = max(0, end - start)
@@ -195,7 +199,7 @@ class PostgresLog:
             held,
             lsn_text(end),
             contradiction=wrong.error() if wrong is not None else None,
-            blockers=[*self._blocked(self._tables()).values(), *(self._held_back(new) if known is not None else ())],
+            blockers=[*blocked.values(), *(self._held_back(new) if known is not None else ())],
         )
 
     def exactly_once(self) -> Support:
@@ -235,8 +239,10 @@ class PostgresLog:
         decoder = Decoder(self._shape, self._server.types, self._topic, self._encode, keys, tables)
         most = int(str(bound["most"]))
         messages = self._messages(first, upto, most)
+        snapshots = {oid: table.seen_by for oid, table in tables.items()}
+        wants = partial(_wants, snapshots) if self._snapshots else lambda _change: True
         part = LogPart(self._server.identity().timeline, first, skipped, upto, most)
-        yield from part.rows(messages, decoder, partial(_wants, tables) if self._snapshots else lambda _change: True)
+        yield from part.rows(messages, decoder, wants)
 
     def _messages(self, first: int, upto: int, most: int) -> Iterator[tuple[int, bytes]]:
         with self._decoding(first):
@@ -260,31 +266,29 @@ class PostgresLog:
     def _shape(self) -> Shape:
         return Debezium(self._server.identity().database) if self._shape_name == "debezium" else RowsAlone()
 
-    def _unread(self, stored: Stored) -> list[PublishedTable]:
+    def _unread(
+        self, tables: Sequence[PublishedTable], blocked: Mapping[FlatMap, Blocker], stored: Stored
+    ) -> list[PublishedTable]:
         """The tables whose rows are to be read, and can be; each is noted when it is seen first."""
         if not self._snapshots:
             return []
-        tables = self._tables()
-        blocked = self._blocked(tables)
         new = [table for table in unread(tables, stored, self._topic) if table.partition not in blocked]
         if any(table.partition not in self._first_seen for table in new):
             # After the tables were looked up: whatever had their names before has committed by now.
-            seen = _Seen(self._server.seen_end(), self._server.next_xid())
+            now = _FirstSeen(self._server.seen_end(), self._server.next_xid())
             for table in new:
-                self._first_seen.setdefault(table.partition, seen)
+                self._first_seen.setdefault(table.partition, now)
         return new
 
     def _blocked(self, tables: Sequence[PublishedTable]) -> dict[FlatMap, Blocker]:
-        """By partition what keeps tables from being read. Raises ConfigError where their rows are not read at all, and
-        what changes in them would go nowhere.
+        """By partition what keeps tables from being read. Raises ConfigError where rows are not read at all: changes of
+        such a table would go nowhere, and nothing would read them later.
         """
-        blockers = blocked(tables, self._topic, self._server.user)
-        if self._snapshots:
-            return blockers
-        for table in tables:
-            if table.partition in blockers and (blocker := table.blocker(self._topic(table.schema, table.table), "")):
-                raise ConfigError(f"table {blocker.where}: {blocker.why}", hint=blocker.hint, code=TABLE_NOT_TAKEN)
-        return {}
+        blockers = blocked_tables(tables, self._topic, self._server.user if self._snapshots else None)
+        if blockers and not self._snapshots:
+            first = next(iter(blockers.values()))
+            raise ConfigError(f"table {first.where}: {first.why}", hint=first.hint, code=TABLE_NOT_TAKEN)
+        return blockers
 
     def _held_back(self, new: Sequence[PublishedTable]) -> Iterator[Blocker]:
         """The tables that wait for a transaction which was open when they were seen first."""
@@ -310,7 +314,7 @@ class PostgresLog:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _FirstSeen:
     """When a table was seen first: where the log was, and the next transaction's id. A run waits once until those that
     were open have ended.
     """
@@ -329,10 +333,10 @@ class _Seen:
         return True
 
 
-def _wants(tables: Mapping[int, ReadTable], change: Change) -> bool:
-    read = tables.get(change.oid)
+def _wants(snapshots: Mapping[int, TableSnapshot], change: Change) -> bool:
+    snapshot = snapshots.get(change.oid)
     # A table that is not there yet will be read by a snapshot that has seen this.
-    return read is not None and not read.saw(change.xid, change.commit_lsn)
+    return snapshot is not None and not snapshot.saw(change.xid, change.commit_lsn)
 
 
 def _size(table: PublishedTable) -> int:

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from calve.sink_core.config.fields import TOPIC_NAME
 from calve.sink_core.control.status import Blocker
 from calve.sink_core.source.base import Stored
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.postgres.visibility import TableSnapshot, lsn_of, lsn_text
 
-_TOPIC_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}").fullmatch
+_TOPIC_NAME = re.compile(TOPIC_NAME).match
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,9 @@ class PublishedTable:
         at = {"member": self.member, "snapshot": snapshot.snapshot, "lsn": lsn_text(snapshot.lsn)}
         return FlatMap({**at, "topic": topic, "key": key})
 
-    def blocker(self, topic: str, user: str) -> Blocker | None:
-        """Why its rows can't be read into `topic`, if they can't."""
-        if not _TOPIC_NAME(topic):
+    def blocker(self, topic: str, user: str | None) -> Blocker | None:
+        """Why its rows can't be read by `user` into `topic`, if they can't; without a user why its changes can't."""
+        if not _TOPIC_NAME(topic) or topic in (".", ".."):
             return Blocker(
                 self.name,
                 f"no topic can be called {topic!r}",
@@ -75,10 +76,10 @@ class PublishedTable:
         if self.unpublished_key:
             why = f"its key has {', '.join(self.unpublished_key)}, which the publication's list of columns lacks"
             return Blocker(self.name, why, "publish the columns of its key too: ALTER PUBLICATION … SET TABLE …")
-        if not self.readable:
+        if user is not None and not self.readable:
             grant = f"GRANT USAGE ON SCHEMA {self.schema} TO {user}; GRANT SELECT ON {self.name} TO {user}"
             return Blocker(self.name, f"{user} may not read it", grant)
-        if self.hides_rows:
+        if user is not None and self.hides_rows:
             why = f"row-level security decides which of its rows {user} sees"
             return Blocker(self.name, why, f"ALTER ROLE {user} BYPASSRLS, or leave the table out of the publication")
         return None
@@ -96,8 +97,10 @@ class ReadTable(NamedTuple):
     topic: str
     key: Sequence[str]
 
-    def saw(self, xid: int, commit_lsn: int) -> bool:
-        return TableSnapshot(self.snapshot, lsn_of(self.lsn)).saw(xid, commit_lsn)
+    @property
+    def seen_by(self) -> TableSnapshot:
+        """The snapshot its rows were read in."""
+        return TableSnapshot(self.snapshot, lsn_of(self.lsn))
 
 
 def read_tables(stored: Stored) -> dict[int, ReadTable]:
@@ -108,9 +111,9 @@ def read_tables(stored: Stored) -> dict[int, ReadTable]:
     }
 
 
-def blocked(tables: Iterable[PublishedTable], topic_of: TopicOf, user: str) -> dict[FlatMap, Blocker]:
-    """By source partition what keeps tables from being read; of several that one topic would have, all but the
-    first.
+def blocked(tables: Iterable[PublishedTable], topic_of: TopicOf, user: str | None) -> dict[FlatMap, Blocker]:
+    """By source partition what keeps tables from being read (see `PublishedTable.blocker`); of several that one topic
+    would have, all but the first.
     """
     blockers, of_topic = dict[FlatMap, Blocker](), dict[str, PublishedTable]()
     for table in tables:

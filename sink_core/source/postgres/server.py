@@ -123,9 +123,7 @@ class Server:
                 hint="set wal_level = logical and start the server again",
                 code=DATABASE_REFUSED,
             )
-        # Schemas are published from PostgreSQL 15 on.
-        by_schema = bool(self._ask("SELECT to_regclass('pg_publication_namespace') IS NOT NULL")[0][0])
-        found = self._ask(_TABLES.format(of_schema=_OF_SCHEMA if by_schema else "NULL"), publication)
+        found = self._ask(_TABLES.format(of_schema=_OF_SCHEMA if self._publishes_schemas else "NULL"), publication)
         if not found and not self.has_publication(publication):
             raise ConfigError(
                 f"database {self.identity().database} has no publication {publication}",
@@ -227,6 +225,11 @@ class Server:
                 NULL if text is None else to_json(text.encode(codec))
                 for text, to_json in zip(row, convert, strict=True)
             ]
+
+    @cached_property
+    def _publishes_schemas(self) -> bool:
+        """From PostgreSQL 15 on."""
+        return self._ask("SELECT to_regclass('pg_publication_namespace') IS NOT NULL")[0][0]
 
     @cached_property
     def _wal_level(self) -> str:

@@ -63,7 +63,7 @@ def run(arriving: list[int], **bounds: Any) -> tuple[list[int], str]:
 
 def test_a_run_that_something_is_kept_back_from_does_not_say_that_it_is_caught_up() -> None:
     blocker = Blocker("t[0]", "an open transaction", "end it", 1_700_000_000_000)
-    for most, moved in ((100, [3]),):
+    for most, moved in ((100, [3]), (1, [3])):
         report = Report()
         mover = Trickle([3], blockers=(blocker, blocker))
         within = Bounds(max_batches=most, max_duration_s=600.0, linger_s=0.0)
