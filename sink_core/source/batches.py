@@ -140,7 +140,8 @@ class Sender:
         if self.paused:
             return None
         known = self._known(state)
-        self._until = self._until or self._look(known).until
+        waiting = self._look(known)
+        self._until = self._until or waiting.until
         work = source.plan(known, self._limits)
         connect = self._config.connect
         # What Kafka Connect has moved is known behind a fence only, so that a run looks there once.

@@ -12,6 +12,8 @@ import yaml
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.error_codes.source import TABLE_NOT_TAKEN
 from calve.sink_core.errors import EXIT_DONE
+from calve.sink_core.source.plane import SourcePlane
+from calve.sink_core.source.run import SourceReport, run_steps
 from tests.codes import finding, raises
 from tests.launch import calve
 from tests.logged import ITEMS, Logged
@@ -202,6 +204,18 @@ def test_a_table_that_can_not_be_taken_stands_alone(create: Create) -> None:
     logged.sql('ALTER TABLE "Order Items" RENAME TO orders')
     assert not logged.run().blockers
     assert operations(logged, "orders") == [(2, "r")]
+
+
+def test_a_table_that_is_blocked_meanwhile_is_named_at_the_end_of_the_run(create: Create) -> None:
+    logged = create()
+    logged.run()
+    logged.sql("INSERT INTO items VALUES (1, 'a')")
+    with SourcePlane(logged.pipeline) as plane:
+        steps = run_steps(plane, report := SourceReport())
+        assert next(steps).records == 1
+        logged.sql('CREATE TABLE "Order Items" (id int)', f'ALTER PUBLICATION {logged.name} ADD TABLE "Order Items"')
+        assert not list(steps)
+    assert [blocker.where for blocker in report.blockers] == [f"{logged.name}.Order Items"]
 
 
 def test_columns_without_the_key_stand_alone(create: Create) -> None:
