@@ -11,13 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.records import TRUNCATED
 from calve.sink_core.sink.loop.planning import Planner
 from calve.sink_core.sink.schema_preview import schema_preview
 from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
 from tests.changing import by_spark
-from tests.codes import raises
 from tests.pipelines import Flow
 from tests.schema_registry import SchemaRegistry, framed, plain
 from tests.support import Produce, TopicFactory
@@ -125,52 +123,20 @@ def test_events_in_any_order_and_partition_give_the_source_table_with_their_orde
     assert all(row["_order"] is not None for row in rows)
 
 
-def test_a_truncate_stops_before_anything_is_published(flow: Flow, produce: Produce, engine: SparkEngine) -> None:
-    produce(flow.topic, [event("c", {}, {1: "a"}, 1), event("t", {}, {}, 2)])
-    with raises(TRUNCATED, "on_truncate"):
-        flow.run(engine)
-    assert flow.load_table().current_snapshot() is None
-    ignoring = {**flow.extra["tables"][0], "on_truncate": "ignore"}
-    (batch,) = flow.but(extra={**flow.extra, "tables": [ignoring]}).run(engine).batches
-    assert (batch.filtered, batch.rows[flow.table]) == (1, 1)
-
-
 def dms(operation: str, row: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
     image = {} if before is None else {"before-image": before}
     return {"data": row, "metadata": {"record-type": "data", "operation": operation, "table-name": "t"}, **image}
 
 
-def flat(operation: str, row: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
-    """An update of the key is a delete and an insert."""
-    assert before is None or before["id"] == row["id"]
-    return {"Op": {"load": "I"}.get(operation, operation[0].upper()), **row}
-
-
-@pytest.mark.parametrize(("wording", "write"), [({"envelope": "dms"}, dms), ({"op_field": "Op"}, flat)])
-def test_messages_of_dms_and_rows_with_an_operation_give_the_source_table(
-    wording: dict[str, str], write: Any, flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
+def test_rows_with_an_operation_beside_them_give_the_source_table(
+    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
 ) -> None:
-    flow = flow.but(extra={**flow.extra, "tables": [{**flow.extra["tables"][0], **wording}]})
-    chance, state = random.Random(5), State()
-    events = [write("load", {"id": key, "text": state.setdefault(key, "l")}) for key in range(0, 30, 3)]
-    for number in range(150):
-        key = chance.randrange(30)
-        if chance.random() < 0.25:
-            state.pop(key, None)
-            events.append(write("delete", {"id": key}))
-        elif key in state and write is dms and chance.random() < 0.2:
-            other = 100 + number
-            state[other] = state.pop(key)
-            events.append(write("update", {"id": other, "text": state[other]}, {"id": key}))
-        else:
-            events.append(write("update" if key in state else "insert", {"id": key, "text": f"t{number}"}))
-            state[key] = f"t{number}"
-    control = {"control": {}, "metadata": {"record-type": "control", "operation": "create-table"}}
-    others = [control] if write is dms else []
-    produce(flow.topic, [json.dumps(each) for each in [*others, *events, {"id": 1, "text": "?"}]])
+    flow = flow.but(extra={**flow.extra, "tables": [{**flow.extra["tables"][0], "op_field": "Op"}]})
+    said = [("I", 1, "a"), ("I", 2, "a"), ("I", 3, "a"), ("U", 1, "b"), ("D", 2, "a"), ("?", 3, "c")]
+    produce(flow.topic, [json.dumps({"Op": op, "id": key, "text": text}) for op, key, text in said])
     (batch,) = flow.run(engine).batches
-    assert (batch.filtered, batch.dead_lettered, batch.rows[flow.table]) == (len(others), 1, len(events))
-    check(flow, spark, state)
+    assert (batch.dead_lettered, batch.rows[flow.table]) == (1, 5)
+    check(flow, spark, {1: "b", 3: "a"})
     assert [field.name for field in flow.load_table().schema().fields] == ["id", "text", "_kafka"]
 
 

@@ -1,4 +1,4 @@
-"""Row changes against a dictionary, as Spark and ClickHouse read them, whatever comes in which batch and commit."""
+"""What the metadata of row changes says. That a table is the dictionary, tests/row_histories shows."""
 
 from __future__ import annotations
 
@@ -8,18 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
-from pyspark.sql import SparkSession
 
-from calve.sink_core.error_codes.records import KEY_IN_TWO_PARTITIONS
-from tests.changing import Change, by_chdb, by_spark, commit, written
-from tests.codes import raises
+from tests.changing import Change, commit, written
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -68,49 +63,6 @@ def take_in(lake: SqlCatalog, name: str, *batches: Sequence[Change]) -> None:
     commit(lake, name, [written(lake, lake.load_table(name), ["id"], batch) for batch in batches])
 
 
-keys = st.integers(0, 4)
-changes = st.one_of(st.builds(put, keys, st.sampled_from(["nl", "be"]), st.integers(0, 99)), st.builds(drop, keys))
-commits = st.lists(st.lists(st.lists(changes, max_size=6), min_size=1, max_size=3), min_size=1, max_size=4)
-
-
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(commits)
-def test_a_table_is_the_dictionary_after_each_commit_as_clickhouse_reads_it(
-    lake: SqlCatalog, waiting: Sequence[Sequence[Sequence[Change]]]
-) -> None:
-    name, state = create(lake), State()
-    for batches in waiting:
-        there = [batch for batch in batches if batch]
-        if not there:
-            continue
-        take_in(lake, name, *there)
-        for batch in there:
-            state = after(state, batch)
-        assert as_state(by_chdb(lake.load_table(name))) == state
-
-
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(commits, st.sampled_from([PartitionSpec(), BY_COUNTRY]), st.integers(0, 3))
-def test_a_table_is_the_dictionary_whatever_its_specs_as_spark_reads_it(
-    lake: SqlCatalog,
-    spark: SparkSession,
-    waiting: Sequence[Sequence[Sequence[Change]]],
-    spec: PartitionSpec,
-    evolved_before: int,
-) -> None:
-    name, state = create(lake, spec), State()
-    for number, batches in enumerate(waiting):
-        if number == evolved_before:
-            with lake.load_table(name).update_spec() as update:
-                update.add_field("id", BucketTransform(2), "bucket")
-        there = [batch for batch in batches if batch]
-        if there:
-            take_in(lake, name, *there)
-        for batch in there:
-            state = after(state, batch)
-    assert as_state(by_spark(spark, f"lake.{name}")) == state
-
-
 def test_batches_that_waited_get_a_snapshot_each_in_one_commit(lake: SqlCatalog) -> None:
     name = create(lake)
     take_in(lake, name, [put(1)], [put(1, v=1)], [drop(1)])
@@ -140,19 +92,3 @@ def test_manifests_have_equality_ids_as_ints(lake: SqlCatalog) -> None:
     assert ids["type"][1]["items"] == "int"
     assert entry["data_file"]["equality_ids"] == [1]
     assert (reader.metadata["content"], deletes.rows) == ("deletes", 1)
-
-
-def test_a_key_in_two_partitions_of_one_batch_is_refused(lake: SqlCatalog) -> None:
-    name, other = create(lake), Change({"id": 1}, partition=1)
-    with raises(KEY_IN_TWO_PARTITIONS, 1, "t[0]", "t[1]"):
-        written(lake, lake.load_table(name), ["id"], [put(1), put(2), other])
-
-
-def test_deletes_reach_rows_of_a_compaction_that_was_faster(lake: SqlCatalog, spark: SparkSession) -> None:
-    name = create(lake)
-    take_in(lake, name, [put(1), put(2)], [put(1, v=1)])
-    waiting = written(lake, lake.load_table(name), ["id"], [put(2, v=2), drop(1)])
-    rewrite = f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))"
-    assert spark.sql(rewrite).collect()
-    commit(lake, name, [waiting])
-    assert as_state(by_spark(spark, f"lake.{name}")) == {2: ("nl", 2)}

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -16,10 +13,7 @@ import calve.sink_core.sink.maintenance.expire
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.table_maintenance import Expire
-from calve.sink_core.error_codes.tables import MERGE_RACES_LOST
-from calve.sink_core.errors import CommitConflict
-from calve.sink_core.iceberg.commit.staging import STAGING_MS, dropping, left_behind
-from calve.sink_core.sink.loop.engine import InProcess
+from calve.sink_core.iceberg.commit.staging import STAGING_MS
 from calve.sink_core.sink.maintenance.expire import expire
 from calve.sink_core.sink.maintenance.work import Work, now_ms
 from calve.sink_core.tables.batch import ToMerge
@@ -28,28 +22,13 @@ from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.procedures import SparkProcedures
 from tests import support
 from tests.changing import by_spark, merge, written
-from tests.codes import says
 from tests.integration.test_changes_read_back import BY_COUNTRY, after, as_state, create
 from tests.integration.test_changes_read_back import State as Rows
 from tests.integration.test_changes_read_back import drop as drop_in
 from tests.integration.test_changes_read_back import put as put_in
-from tests.integration.test_order_by import COLUMNS, value
-from tests.integration.test_order_by import check as check_ordered
 from tests.integration.test_upsert import PARTITIONS, check, drop, publish, put, send
 from tests.pipelines import Flow, reached
 from tests.support import Produce, TopicFactory
-
-
-@dataclass(frozen=True)
-class Overtaken(InProcess):
-    """An engine whose every merge is overtaken by somebody else's commit."""
-
-    flow: Flow | None = None
-
-    @property
-    def merge(self) -> Any:
-        assert self.flow is not None
-        return lambda _work: self.flow.append_foreign(7)
 
 
 @pytest.fixture
@@ -84,44 +63,6 @@ def commit_by_spark(flow: Flow, engine: SparkEngine) -> TableCommit:
     return found
 
 
-def test_others_commit_during_a_merge(flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine) -> None:
-    send(flow, produce, put(1, "a"), put(2, "a"))
-    publish(flow, engine)
-    # The other coordinator is first, on a branch of its own.
-    with reached("merge.after-changes", lambda: commit_by_spark(flow, engine)):
-        report = commit_by_spark(flow, engine)
-    assert (report.landed, report.conflicts) == (False, 1)
-    check(flow, spark, {1: "a", 2: "a"})
-    send(flow, produce, put(1, "b"))
-    publish(flow, engine)
-    with reached("merge.after-list", lambda: flow.append_foreign(7)):
-        report = commit_by_spark(flow, engine)
-    assert report.landed
-    assert report.conflicts == 1
-    check(flow, spark, {1: "b", 2: "a", 7: "foreign"})
-    assert flow.load_table().metadata.refs.keys() == {"main", flow.pipeline.tag}
-
-
-def test_a_merge_whose_branch_is_gone_is_made_anew(
-    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
-) -> None:
-    def expire() -> None:
-        """A day later: expiry drops the branch, and with it what was merged there."""
-        table = flow.load_table()
-        (branch,) = left_behind(table.metadata, sys.maxsize)
-        call = dropping(table.metadata, branch)
-        assert call is not None
-        merged = table.metadata.refs[branch].snapshot_id
-        table.catalog.commit_table(table, call.requirements, call.updates)
-        flow.load_table().maintenance.expire_snapshots().by_id(merged).commit()
-
-    send(flow, produce, put(1, "a"))
-    publish(flow, engine)
-    with reached("merge.after-list", expire):
-        assert commit_by_spark(flow, engine).landed
-    check(flow, spark, {1: "a"})
-
-
 class Killed(BaseException):
     """Nothing is tidied up after it."""
 
@@ -153,39 +94,6 @@ def test_expiry_drops_what_a_killed_merge_left_and_nothing_that_is_still_to_be_m
     check(flow, spark, {1: "a"})
 
 
-def test_after_three_lost_races_it_says_so(flow: Flow, produce: Produce, engine: SparkEngine) -> None:
-    send(flow, produce, put(1, "a"))
-    publish(flow, engine)
-    with flow.session(Overtaken(flow=flow)) as session:
-        session.bind()
-        failed = session.coordinator().commit().failed[flow.table]
-    assert isinstance(failed, CommitConflict)
-    says(str(failed), MERGE_RACES_LOST, "db.events", 3)
-    assert flow.ids() == [7, 7, 7]
-    # Each has dropped its branch.
-    assert flow.load_table().metadata.refs.keys() == {"main"}
-
-
-def test_the_newest_wins_by_order_and_no_batch_reads_the_table(
-    flow: Flow, produce: Produce, spark: SparkSession, engine: SparkEngine
-) -> None:
-    ordered = {**flow.extra["tables"][0], "order_by": "source.lsn", "auto_create": {"columns": COLUMNS}}
-    flow = flow.but(extra={**flow.extra, "tables": [ordered], "commit": {"every": "1m"}})
-    produce(flow.topic, [value(1, "new", 9), value(2, "new", 9), value(4, "new", 2)])
-    flow.run(engine)
-    # Of two batches that wait the older has the newer change of a key.
-    for partition, rows in (
-        (1, [value(1, "old", 8), value(3, "newer", 7)]),
-        (2, [value(3, "old", 6), value(2, "same", 9)]),
-    ):
-        produce(flow.topic, rows, partition=partition)
-        publish(flow, engine)
-    report = commit_by_spark(flow, engine)
-    assert report.landed
-    assert len(report.batches) == 2
-    check_ordered(flow, spark, {1: ("new", 9), 2: ("same", 9), 3: ("newer", 7), 4: ("new", 2)})
-
-
 @pytest.mark.parametrize("mode", [pytest.param("copy-on-write", marks=pytest.mark.faults), "merge-on-read"])
 def test_keys_that_move_to_another_partition_leave_no_row_behind(
     mode: str, lake: SqlCatalog, lake_dir: Path, spark: SparkSession
@@ -195,7 +103,7 @@ def test_keys_that_move_to_another_partition_leave_no_row_behind(
         change.set_properties({"write.merge.mode": mode})
     settings = CatalogSettings("lake", {"type": "sql", **support.catalog_properties(lake_dir)}, {})
     first = [put_in(1, "nl"), put_in(2, "nl"), put_in(3, "be")]
-    second = [[put_in(1, "be"), drop_in(3)], [put_in(1, "de"), put_in(3, "nl", 1), drop_in(9)]]
+    second = [[put_in(1, "be"), drop_in(2), drop_in(3)], [put_in(1, "de"), put_in(3, "nl", 1), drop_in(9)]]
     for batches in ([first], second):
         outputs = [written(lake, lake.load_table(name), ["id"], batch) for batch in batches]
         # What is written by an older schema fits as well.
@@ -204,7 +112,7 @@ def test_keys_that_move_to_another_partition_leave_no_row_behind(
         merge(lake, name, outputs, spark, settings, ToMerge((1,)))
         for batch in batches:
             state = after(state, batch)
-    assert as_state(by_spark(spark, f"lake.{name}")) == state == {1: ("de", 0), 2: ("nl", 0), 3: ("nl", 1)}
+    assert as_state(by_spark(spark, f"lake.{name}")) == state == {1: ("de", 0), 3: ("nl", 1)}
     has_deletes = len(lake.load_table(name).inspect.delete_files())
     assert bool(has_deletes) == (mode == "merge-on-read")
     if not has_deletes:
