@@ -60,7 +60,6 @@ def test_the_acls_that_are_printed_are_enough_and_each_is_needed(guarded: Guarde
         name, *options = command.split()
         done = guarded.calve(name, file, *options)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-        assert not any(secret in done.stdout + done.stderr for secret in (PASSWORD, OTHER_SECRET))
     assert flow.ids() == list(range(30))
     [letter] = support.messages(flow.bootstrap, flow.pipeline.dead_letter_topic or "")
     assert letter.value() == b"bad"
