@@ -5,7 +5,8 @@
     │   ├── ConfigError          a file, a flag or a setting is wrong                     exit 2
     │   ├── FindingError         a stored state contradicts the world                     exit 1
     │   ├── ProtocolError        something that must never be; stops and names both values exit 1
-    │   │   └── ForeignEvent     a message on the control topic that Calve has not written     exit 1
+    │   │   ├── ForeignEvent     a message on the control topic that Calve has not written     exit 1
+    │   │   └── OtherKind        a message on the control topic of a pipeline of another kind  exit 1
     │   ├── TableUnusable        a table cannot take the batch as it is                   exit 1
     │   └── BadRecord            a record cannot be stored and `on_bad_record: stop` is set exit 1
     ├── RetriableError           the same call may go through later
@@ -16,9 +17,14 @@
 
 Retry code looks at the three classes in the middle, never at a message. Each error has a code for people, its class's
 where it has no closer one: `calve explain CODE` says what it means.
+
+No message holds a secret, whatever a library has said of it: what was resolved to one is taken out.
 """
 
 from __future__ import annotations
+
+import re
+from urllib.parse import quote
 
 from calve.sink_core.error_codes import general
 from calve.sink_core.error_codes.code import ErrorCode
@@ -29,6 +35,30 @@ EXIT_BAD_INPUT = 2
 EXIT_UNREACHABLE = 3
 
 
+HIDDEN = "***"
+
+_LEAST_SECRET = 3
+"""Shorter ones would take half of the words out of every message, and are none."""
+
+_secrets: dict[str, re.Pattern[str]] = {}
+
+
+def keep_secret(*values: str) -> None:
+    """Have no message of this process hold these values as words of their own, nor as an address has them."""
+    for value in (*values, *(quote(value, safe="") for value in values)):
+        if len(value) >= _LEAST_SECRET and value not in _secrets:
+            _secrets[value] = re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")
+
+
+def without_secrets(text: str) -> str:
+    """`text` without the values that are to be kept secret."""
+    # A value may be the beginning of another.
+    for value in sorted(_secrets, key=len, reverse=True):
+        if value in text:
+            text = _secrets[value].sub(HIDDEN, text)
+    return text
+
+
 class CalveError(Exception):
     """Root of the tree. `hint` says what to set or run next, `kind` what it is an example of."""
 
@@ -36,8 +66,8 @@ class CalveError(Exception):
     kind: ErrorCode = general.STOPPED
 
     def __init__(self, message: str, *, hint: str = "", code: ErrorCode | None = None) -> None:
-        super().__init__(message, hint)
-        self.message = message
+        self.message = without_secrets(message)
+        super().__init__(self.message, hint)
         self.hint = hint
         if code is not None:
             self.kind = code
@@ -126,6 +156,14 @@ class ForeignEvent(ProtocolError):
     """A message on the control topic that Calve has not written."""
 
     kind = general.FOREIGN_MESSAGE
+
+
+class OtherKind(ProtocolError):
+    """A message on the control topic that a pipeline of another kind has written: `writer`, such as `source`."""
+
+    def __init__(self, writer: str) -> None:
+        super().__init__(f"a {writer} has written here", hint="see calve explain other-kind")
+        self.writer = writer
 
 
 class TableUnusable(TerminalError):

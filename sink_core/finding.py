@@ -53,6 +53,18 @@ class FindingKind(ErrorCode):
 
 
 @dataclass(frozen=True, slots=True)
+class NotChecked:
+    """A part of a proof that could not be made, and why."""
+
+    subject: str
+    why: str
+
+
+PROVEN, VIOLATED, NOTHING = "proven", "violated", "nothing-to-prove"
+"""How a proof ends; nothing is to be proven of a pipeline that has not run."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Both values, and the choices `calve resolve` offers for it."""
 

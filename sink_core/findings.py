@@ -52,6 +52,17 @@ RENAMED_PIPELINE = FindingKind(
     "[Renaming](operations.md#renaming)). Else delete the copy if nothing else needs it.",
     hint="set takes_over, with the name that the pipeline had at its first run; or delete the topic if it is a copy",
 )
+OTHER_KIND = FindingKind(
+    code="CLV-9106",
+    name="other-kind",
+    part="binding",
+    title="The control topic belongs to a pipeline of another kind",
+    seen_by="Each event names the kind of pipeline that wrote it",
+    meaning="Two pipelines of one deployment have the same name, such as the source that writes a topic and the sink "
+    "that reads it. Control topic, positions and transactional ids go by the name: one would take over the other's.",
+    remedy="Give the one that has not run yet another `name`.",
+    hint="two pipelines of a deployment can't have one name: give this one another `name`",
+)
 OTHER_CATALOG = FindingKind(
     code="CLV-9102",
     name="other-catalog",

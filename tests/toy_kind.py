@@ -143,6 +143,7 @@ TOY = Fold(
         EventType(Copied, COPIED, ToyState.copied),
         EventType(Checkpoint, schemas.CHECKPOINT, ToyState.restore),
     ),
+    kind="toy",
 )
 
 

@@ -19,12 +19,15 @@ from rich.table import Table
 
 from calve.sink_core.error_codes.files import NOBODY_TO_ASK
 from calve.sink_core.errors import CalveError, ConfigError, FindingError
+from calve.sink_core.finding import NOTHING, PROVEN, VIOLATED
 
 if TYPE_CHECKING:
     from calve.sink_core.control.rounds import Ending
 
 STDOUT = Console(highlight=False, markup=False, soft_wrap=True)
 STDERR = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+
+NOT_RUN = "nothing to prove: has not run"
 
 FIRST_S, EVERY_S = 10.0, 30.0
 """Seconds until what is no terminal hears what goes on, and between two lines then."""
@@ -59,6 +62,13 @@ def say_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     for row in rows:
         table.add_row(*row)
     STDOUT.print(table)
+
+
+def say_verdict(verdict: str, proven: str) -> None:
+    """How a proof ended, `proven` if it holds."""
+    said = {PROVEN: (proven, "green"), VIOLATED: ("NOT proven", "red"), NOTHING: (NOT_RUN, "yellow")}
+    text, style = said[verdict]
+    say(text, style=style)
 
 
 def say_error(error: CalveError, *, as_json: bool) -> None:

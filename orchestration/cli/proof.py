@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from calve.orchestration.cli.output import say, say_json, say_table, working
-from calve.sink_core.error_codes.files import NOT_RUN_YET
-from calve.sink_core.errors import EXIT_STOPPED, ConfigError
+from calve.orchestration.cli.output import say, say_json, say_table, say_verdict, working
+from calve.sink_core.errors import EXIT_STOPPED
+from calve.sink_core.finding import NOTHING
 
 if TYPE_CHECKING:
     from calve.sink_core.config.effective import Pipeline
@@ -45,19 +45,18 @@ def prove(
     since_ms: int | None,
     as_json: bool,
 ) -> None:
-    """Prove, by what the kind calls `verify`, and say what came of it.
-
-    Raises Exit unless it is proven, ConfigError for a pipeline that has never run.
-    """
+    """Prove, by what the kind calls `verify`, and say what came of it. Raises Exit unless it is proven."""
     if since_ms is not None:
         raise typer.BadParameter(f"a {pipeline.kind} is proven from its start", param_hint="--since")
     with working("connecting") as spinner, opens() as plane:
-        if not plane.read_only():
-            raise ConfigError(f"pipeline {pipeline.name} has not run yet", hint="calve run FILE", code=NOT_RUN_YET)
-        proof = verify(plane, deep=deep, on_progress=spinner.update)
+        proof = verify(plane, deep=deep, on_progress=spinner.update) if plane.has_run() else None
+    if proof is None:
+        say_json({"proven": False, "verdict": NOTHING, "deep": deep}) if as_json else say_verdict(NOTHING, "")
+        raise typer.Exit(EXIT_STOPPED)
     said = told(proof)
     if as_json:
-        say_json({"proven": proof.proven, "deep": proof.deep, "faults": proof.faults, **said.document})
+        verdict = {"proven": proof.proven, "verdict": proof.verdict, "deep": proof.deep, "faults": proof.faults}
+        say_json({**verdict, "not_checked": [asdict(each) for each in proof.not_checked], **said.document})
     else:
         _say(proof, said)
     if not proof.proven:
@@ -73,8 +72,10 @@ def _say(proof: Proof[Any], said: Told) -> None:
     say_table("", list(said.columns), [_row(each, deep=proof.deep) for each in shown])
     if len(proof.partitions) > len(shown):
         say(f"and {len(proof.partitions) - len(shown):,} partitions more; --json has all")
+    for part in proof.not_checked:
+        say(f"not checked: {part.subject}: {part.why}", style="yellow")
     say(said.total)
-    say(f"proven {said.how}" if proof.proven else "NOT proven", style="green" if proof.proven else "red")
+    say_verdict(proof.verdict, f"proven {said.how}")
 
 
 def _row(each: PartitionProof, *, deep: bool) -> list[str]:

@@ -21,6 +21,7 @@ from pydantic import (
 
 from calve.sink_core.config.model import Model, NestedProperty, Property, Text, refusal
 from calve.sink_core.config.units import Bytes
+from calve.sink_core.config.urls import address_of
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,40}$")]
 """The name of a connection."""
@@ -136,16 +137,62 @@ class HudiConnection(PassThrough):
 
 
 class DatabaseConnection(Model):
-    """A database that a source reads."""
+    """A database that a source reads: its parts, or its address in one. For the log of a PostgreSQL database the user
+    needs `REPLICATION`, and `SELECT` on the tables.
+    """
 
-    url: Text = Field(min_length=1)
-    """Its address as SQLAlchemy takes it, such as `postgresql://user:${ENV:PASSWORD}@host:5432/shop`. For the log of a
-    PostgreSQL database the user needs `REPLICATION`, and `SELECT` on the tables."""
+    host: Text | None = Field(default=None, min_length=1)
+    """The machine that it is on. Needed, unless `url` is given."""
+
+    port: int | None = Field(default=None, ge=1, le=65535)
+    """Default: that of the kind of database."""
+
+    user: Text | None = Field(default=None, min_length=1)
+    """Who logs in."""
+
+    password: Text | None = Field(default=None, min_length=1)
+    """The user's, such as `${ENV:PASSWORD}`, whatever characters it has."""
+
+    database: Text | None = Field(default=None, min_length=1)
+    """The name of the database. Needed, unless `url` is given."""
+
+    dialect: str = Field(default="postgresql", pattern=r"^[a-z][a-z0-9_]*(\+[a-z][a-z0-9_]*)?$")
+    """What SQLAlchemy calls the kind of database, and with `+` its driver: `postgresql`, `mysql+pymysql`."""
+
+    options: dict[str, Text] = Field(default={})
+    """Parameters of the driver, such as `{sslmode: require}`."""
+
+    url: Text | None = Field(default=None, min_length=1)
+    """In place of all these the address as SQLAlchemy takes it: `sqlite:////data/shop.db`, or
+    `postgresql://user:${ENV:PASSWORD}@host:5432/shop`. What comes by a reference is percent-encoded for its place."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        parts = sorted(self.model_fields_set - {"url"})
+        if self.url is not None and parts:
+            raise refusal(f"has url, and {', '.join(parts)} beside it; give one or the others")
+        if self.url is None and (self.host is None or self.database is None):
+            raise refusal("needs host and database, or url")
+        if self.password is not None and self.user is None:
+            raise refusal("has a password and no user")
+        return self
 
     @property
     def properties(self) -> dict[str, Any]:
         """The address, references unresolved."""
-        return {"url": self.url}
+        if self.url is not None:
+            return {"url": self.url}
+        return {
+            "url": address_of(
+                self.dialect,
+                self.host or "",
+                self.database or "",
+                port=self.port,
+                user=self.user,
+                password=self.password,
+                parameters=self.options,
+            )
+        }
 
 
 class SparkSettings(Model):

@@ -54,9 +54,9 @@ class MirrorSource(Topics):
     """What the cluster is called in names of remote topics. Default: the name of its connection."""
 
     exclude: tuple[Regex, ...] = ()
-    """Topics whose whole name matches one of these are not copied, even if they are named. Topics of Kafka, of Calve
-    and of Connect (`__…`, `calve.….control`, `….internal`, heartbeats), and those that came from the target never
-    are."""
+    """Topics whose whole name matches one of these are not copied, even if they are named. Topics of Kafka and of Calve
+    (`__…`, `calve.….control`), and those that came from the target never are: a run refuses a file that names one.
+    Topics that look like Connect's (`….internal`, `…-internal`, heartbeats, `mm2-…`) are if `topics` names them."""
 
     # Wider than elsewhere: a mirror may also begin where another one ended.
     start: MirrorStart = "earliest"  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -170,8 +170,9 @@ class MirrorConfig(PipelineConfig):
     """How much of a slot's work becomes visible at a time."""
 
     on_uncarriable: Literal["stop", "adjust"] = "stop"
-    """What happens to a record that librdkafka can't send as it is (timestamp 0, a header whose name is not UTF-8): the
-    mirror stops and names it, or copies it with timestamp 1, or without its headers, and counts it."""
+    """What happens to a record that librdkafka can't send as it is (timestamp 0, a header whose name is not UTF-8): its
+    topic stands still in front of it and all others go on, or the mirror copies it with timestamp 1, or without its
+    headers, and counts it."""
 
     maintenance: MirrorMaintenance = MirrorMaintenance()  # pyright: ignore[reportIncompatibleVariableOverride]
     """Maintenance of the control topic and of the positions."""

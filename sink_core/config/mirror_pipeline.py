@@ -15,7 +15,7 @@ from calve.sink_core.config.mirror import CLUSTER, TOPIC, MirrorConfig
 from calve.sink_core.config.references import redact
 from calve.sink_core.config.routing import is_internal
 
-_NEVER = re.compile(r".*[.-]internal|(.*\.)?heartbeats|mm2-.*")
+_LOOKS_INTERNAL = re.compile(r".*[.-]internal|(.*\.)?heartbeats|mm2-.*")
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,29 @@ class MirrorPipeline(SlotPipeline):
         return sorted(topic for topic in set(topics) if self.config.source.has(topic) and not self.refused(topic))
 
     def refused(self, topic: str) -> str:
-        """Why a topic is never copied; empty if it may be."""
-        if is_internal(topic) or _NEVER.fullmatch(topic):
-            return "a topic of Kafka's, Connect's or Calve's own"
-        return f"it came from {self.config.target_alias}" if self.came_from_target(topic) else ""
+        """Why a topic is never copied; empty if it may be. One that looks internal may, if the file names it."""
+        if is_internal(topic):
+            return "a topic of Kafka's or Calve's own"
+        if self.came_from_target(topic):
+            return f"by its name it came from {self.config.target_alias}"
+        if topic not in self.config.source.topics and _LOOKS_INTERNAL.fullmatch(topic):
+            return "by its name a topic of Connect's or MirrorMaker's own: source.topics may name it"
+        if self.remote_of(topic) in self.looked_into:
+            return f"MirrorMaker 2's client looks into {self.remote_of(topic)}"
+        return ""
+
+    def left_out(self, topics: Iterable[str]) -> dict[str, str]:
+        """Of the topics that the source has, those that its pattern matches and that are not copied, with why. Topics
+        of Kafka itself, which nobody misses, are not among them.
+        """
+        had = sorted(topic for topic in topics if self.config.source.has(topic) and not topic.startswith("__"))
+        return {topic: why for topic in had if (why := self.refused(topic))}
+
+    @property
+    def looked_into(self) -> tuple[str, str]:
+        """The target's topics that MirrorMaker 2's client looks into: that of checkpoints, and that of heartbeats."""
+        alias = self.config.source_alias
+        return f"{alias}.checkpoints.internal", f"{alias}.heartbeats"
 
     def _connections(self) -> dict[str, Any]:
         shown = super()._connections()

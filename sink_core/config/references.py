@@ -1,7 +1,7 @@
 """`${ENV:NAME}`: secrets and host-specific values stay in the environment until a connection is opened.
 
 `resolve` is the only reader of the environment; its result goes to the library that opens the connection and nowhere
-else. `redact` is for everything that is shown.
+else. What it resolves to a secret no message holds any more. `redact` is for everything that is shown.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
+from urllib.parse import unquote
 
+from calve.sink_core.config.urls import REFERENCE, for_place
 from calve.sink_core.error_codes.files import NO_VALUE, UNSET_VARIABLE
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.errors import HIDDEN, ConfigError, keep_secret, without_secrets
 
-HIDDEN = "***"
 FORM = "${ENV:NAME}"
 
-_REFERENCE = re.compile(r"\$\{ENV:([A-Za-z_][A-Za-z0-9_]*)\}")
 _TEMPLATE = re.compile(r"\{\{\s*env\b")
 _OF_DAGSTER = re.compile(r"\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 _HIDDEN_WORDS = (
@@ -28,6 +28,8 @@ _HIDDEN_KEY = re.compile(_HIDDEN_WORDS, re.IGNORECASE)
 _HIDDEN_PARAMETER = re.compile(rf"([\w.-]*(?:{_HIDDEN_WORDS})[\w.-]*=)([^&;,\s]+)", re.IGNORECASE)
 # As SQLAlchemy reads it: a password ends at "@" and may hold "/"; what else stands before a later "@" goes as well.
 _PASSWORD = re.compile(r"(://[^:/@\s]*:)([^@\s]*(?:@[^@/?#\s]*(?=@))*)(?=@)")
+# Where all of the text is an address, it may hold anything: what stands before the last "@" goes.
+_WHOLE = re.compile(r"(\A[\w+.-]+://[^:/@\s]*:)([^\n]*)(?=@)")
 _USER_INFO = re.compile(r"(?<=://)[^:/@\s]*(?::[^@\s]*)?@(?:[^/?#\s]*@)?")
 
 
@@ -45,13 +47,14 @@ def malformed(text: str) -> str:
     """What is wrong with the references in `text`, or an empty text."""
     if _TEMPLATE.search(text):
         return f"the only template is {{{{ env.NAME }}}}; write it so, or {FORM}"
-    if "${" in _REFERENCE.sub("", text):
+    if "${" in REFERENCE.sub("", text):
         return f"'${{' starts a reference, and the only form is {FORM} (letters, digits, underscore)"
     return ""
 
 
 def resolve(properties: Mapping[str, object]) -> dict[str, Any]:
-    """`properties` with every `${ENV:NAME}` replaced, in nested mappings and lists too.
+    """`properties` with every `${ENV:NAME}` replaced, in nested mappings and lists too; in an address
+    by what is encoded for its place (`urls.for_place`).
 
     Raises ConfigError naming key and variable if one is unset or empty, and naming the key of a null value. Call it in
     the process that opens the connection; on Spark that is each executor.
@@ -70,8 +73,8 @@ def redact(properties: Mapping[str, object]) -> dict[str, Any]:
 
 
 def redact_text(text: str) -> str:
-    """`text` fit to be shown: without passwords in addresses and parameters."""
-    return str(_shown("", text))
+    """`text` fit to be shown: without passwords in addresses and parameters, and without what was resolved to one."""
+    return without_secrets(str(_shown("", text)))
 
 
 def without_user_info(uri: str) -> str:
@@ -96,7 +99,10 @@ def _from_environment(key: str, value: object) -> object:
         return value
     if fault := malformed(value):
         raise ConfigError(f"{key}: {fault}", hint=f"write {FORM}", code=NO_VALUE)
-    return _REFERENCE.sub(lambda match: _variable(key, match[1]), value)
+    text = REFERENCE.sub(lambda match: for_place(value, match.start(), _variable(key, match[1])), value)
+    within = [match[2] for pattern in (_WHOLE, _PASSWORD, _HIDDEN_PARAMETER) for match in pattern.finditer(text)]
+    keep_secret(*within, *map(unquote, within), *([text] if names_a_secret(key) else ()))
+    return text
 
 
 def _variable(key: str, name: str) -> str:
@@ -115,14 +121,13 @@ def _shown(key: str, value: object) -> object:
     if value is None or isinstance(value, bool):
         return value
     if _HIDDEN_KEY.search(key):
-        references = _REFERENCE.finditer(value) if isinstance(value, str) else ()
+        references = REFERENCE.finditer(value) if isinstance(value, str) else ()
         return " ".join(match[0] for match in references) or HIDDEN
-    return (
-        _PASSWORD.sub(_keep_reference, _HIDDEN_PARAMETER.sub(_keep_reference, value))
-        if isinstance(value, str)
-        else value
-    )
+    if isinstance(value, str):
+        for pattern in (_WHOLE, _PASSWORD, _HIDDEN_PARAMETER):
+            value = pattern.sub(_keep_reference, value)
+    return value
 
 
 def _keep_reference(match: re.Match[str]) -> str:
-    return match[0] if _REFERENCE.fullmatch(match[2]) else f"{match[1]}{HIDDEN}"
+    return match[0] if REFERENCE.fullmatch(match[2]) else f"{match[1]}{HIDDEN}"

@@ -96,6 +96,12 @@ def matching(topics: Iterable[str], pattern: str) -> list[str]:
     return sorted(t for t in topics if compiled.fullmatch(t) and not is_internal(t))
 
 
+def left_out(topics: Iterable[str], pattern: str) -> list[str]:
+    """Topics that match and are left out for being control topics. Those of Kafka itself nobody misses."""
+    compiled = _compiled(pattern)
+    return sorted(t for t in topics if compiled.fullmatch(t) and is_internal(t) and not t.startswith("__"))
+
+
 def is_internal(topic: str) -> bool:
     """Whether it is a topic of Kafka itself, or a control topic."""
     return _INTERNAL.fullmatch(topic) is not None

@@ -66,7 +66,7 @@ class Topics(Model):
 
     fed_by: tuple[PipelineName, ...] = ()
     """Pipelines that write these topics, by name. Dagster then shows one lineage: each topic follows from the topic of
-    its name that such a pipeline writes, those of `topics_regex` from all that it writes. Nothing else rests on it."""
+    its name that such a pipeline writes, and all from its copy. Nothing else rests on it."""
 
     @model_validator(mode="after")
     def _some_topics(self) -> Self:

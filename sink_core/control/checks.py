@@ -68,6 +68,13 @@ def foreign_message(offset: int, why: str, control_topic: str) -> Finding:
     return findings.FOREIGN_EVENTS.of(control_topic, stored="events of Calve", found=found)
 
 
+def other_kind(control_topic: str, writer: str, reader: str, pipeline_file: str) -> Finding:
+    """A pipeline of another kind has the name: `writer`, which has written to the control topic, and `reader`."""
+    return findings.OTHER_KIND.of(
+        control_topic, stored=f"events of the {writer} of that name", found=f"the {reader} of {pipeline_file}"
+    )
+
+
 def lost_log(positions: Positions, state: AnyState, control_topic: str) -> Finding | None:
     """The group has positions that a publish put there, and the log knows of no publish."""
     ids = sorted({p.batch_id for p in positions.values() if p.batch_id})

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import fastavro
 
-from calve.sink_core.control.schemas import MIN_READER_KEY, Schema
+from calve.sink_core.control.schemas import KIND_KEY, MIN_READER_KEY, Schema
 
 _CODEC = "deflate"
 _CODEC_KEY = "avro.codec"
@@ -42,25 +42,27 @@ _BLOCK = fastavro.parse_schema(
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """The event's name, the reader version that it needs, and the reading of its record, of which other versions may
-    not know what to make.
+    """The event's name, the reader version that it needs, the `kind` of pipeline that wrote it ("" if it doesn't say),
+    and the reading of its record, of which other versions may not know what to make.
     """
 
     name: str
     min_reader: int
+    kind: str
     record: Callable[[], dict[str, Any]]
 
 
 class Containers:
-    """Writes and reads containers of events, by name with their schemas in this version."""
+    """Writes and reads containers of events of one kind of pipeline, by name with their schemas in this version."""
 
-    def __init__(self, schemas: Mapping[str, Schema]) -> None:
+    def __init__(self, schemas: Mapping[str, Schema], kind: str) -> None:
+        self._kind = kind
         self._parsed = {name: fastavro.parse_schema(schema) for name, schema in schemas.items()}
         self._own = {self._schema_text(name): name for name in schemas}
 
     def packed(self, name: str, record: Mapping[str, Any], *, min_reader: int) -> bytes:
         """The record of the event `name` in a container."""
-        return self._container(name, [record], {MIN_READER_KEY: str(min_reader)})
+        return self._container(name, [record], {MIN_READER_KEY: str(min_reader), KIND_KEY: self._kind})
 
     def opened(self, value: bytes) -> Container:
         """What is in the container. Fails in as many ways as Avro, zlib and JSON can, also when the record is read."""
@@ -70,11 +72,12 @@ class Containers:
             raise ValueError("not an Avro container")
         meta = header["meta"]
         name, min_reader = self._own.get(meta[_SCHEMA_KEY]), int(meta[MIN_READER_KEY])
+        kind = meta.get(KIND_KEY, b"").decode()
         if name is not None and meta[_CODEC_KEY] == _CODEC.encode():
-            return Container(name, min_reader, partial(self._of_own_schema, file, header["sync"], name))
+            return Container(name, min_reader, kind, partial(self._of_own_schema, file, header["sync"], name))
         schema = cast(dict[str, Any], fastavro.reader(io.BytesIO(value)).writer_schema)
         name = str(schema["name"]).removeprefix("calve.")
-        return Container(name, min_reader, partial(self._of_other_schema, value, name))
+        return Container(name, min_reader, kind, partial(self._of_other_schema, value, name))
 
     def _container(self, name: str, records: list[Mapping[str, Any]], metadata: Mapping[str, str]) -> bytes:
         out = io.BytesIO()

@@ -25,7 +25,7 @@ from calve.sink_core.control.schemas import Fields
 from calve.sink_core.control.state import AnyState, LogState
 from calve.sink_core.control.values import maker_of
 from calve.sink_core.error_codes.kafka import NEWER_VERSION
-from calve.sink_core.errors import ForeignEvent, ProtocolError
+from calve.sink_core.errors import ForeignEvent, OtherKind, ProtocolError
 
 E = TypeVar("E", bound=Event)
 S = TypeVar("S", bound=AnyState)
@@ -56,16 +56,19 @@ CORE: tuple[EventType[AnyState, Any], ...] = (
 class Fold(Generic[S]):
     """The types of event of one kind, and the class of the state that they are folded into.
 
-    `reader_version` is the highest `min_reader` that the kind's code understands.
+    `kind` is what its pipeline files say, `reader_version` the highest `min_reader` that its code understands.
     """
 
-    def __init__(self, state: type[S], types: Iterable[EventType[S, Any]], *, reader_version: int = 1) -> None:
+    def __init__(
+        self, state: type[S], types: Iterable[EventType[S, Any]], *, kind: str, reader_version: int = 1
+    ) -> None:
         self.state_type = state
+        self.kind = kind
         self.types = {each.cls.event_type: each for each in types}
         self.reader_version = reader_version
         self.schemas = {name: schemas.of_event(name, each.fields) for name, each in self.types.items()}
         self._make = {name: maker_of(each.cls) for name, each in self.types.items()}
-        self._containers = Containers(self.schemas)
+        self._containers = Containers(self.schemas, kind)
 
     def apply(self, state: S, offset: int, event: Event) -> None:
         """Fold the event at `offset`.
@@ -87,13 +90,15 @@ class Fold(Generic[S]):
     def decode(self, value: bytes) -> Event:
         """The event in a message value.
 
-        Raises ForeignEvent for what no Calve has written, ProtocolError for an event that this version does not know or
-        may not read: the reader must stop.
+        Raises ForeignEvent for what no Calve has written, OtherKind for what a pipeline of another kind has,
+        ProtocolError for an event that this version does not know or may not read: the reader must stop.
         """
         try:
             container = self._containers.opened(value)
         except Exception as error:  # bytes of others fail in as many ways as Avro, zlib and JSON can
             raise _foreign(error) from error
+        if container.kind not in ("", self.kind):
+            raise OtherKind(container.kind)
         self._check_readable(container.name, container.min_reader)
         try:
             return self._make[container.name](container.record())

@@ -23,6 +23,7 @@ from calve.sink_core.errors import (
     ConfigError,
     FindingError,
     ForeignEvent,
+    OtherKind,
     ProtocolError,
     RetriableError,
     Unreachable,
@@ -355,6 +356,10 @@ class ControlLog(Generic[S]):
     def _apply(self, offset: int, value: bytes) -> None:
         try:
             event = self.fold.decode(value)
+        except OtherKind as error:
+            self.close()
+            found = checks.other_kind(self.topic, error.writer, self.fold.kind, self._pipeline_file)
+            raise found.error(self._pipeline_file) from None
         except ForeignEvent as error:
             if self._about_to_replace:
                 self.state.reached(after(offset))

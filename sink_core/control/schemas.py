@@ -12,6 +12,9 @@ from typing import Any
 MIN_READER_KEY = "calve.min-reader"
 """Key in the Avro file metadata of every message."""
 
+KIND_KEY = "calve.kind"
+"""Beside it: the kind of the pipeline that wrote it. Pipelines of two kinds may have the same name."""
+
 Schema = dict[str, Any]
 Fields = Sequence[Schema]
 

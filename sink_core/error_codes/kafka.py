@@ -159,6 +159,14 @@ TOO_FEW_BROKERS = ErrorCode(
 REFUSED = ErrorCode(
     "CLV-2122",
     "The target refuses a record",
-    "Its topic takes no record like this one, or is gone. Nothing of its transaction was copied.",
+    "Its topic takes no record like this one, or is gone. Nothing of its transaction was copied. The topic stands "
+    "still in front of it, all others go on; only a mirror that has no other topic stops.",
     "Set what the message names, and run again: the mirror goes on with this record.",
+)
+NEVER_COPIED = ErrorCode(
+    "CLV-2134",
+    "`source.topics` of a mirror names a topic that is never copied",
+    "It is a topic of Kafka's or Calve's own, its remote topic would be one that MirrorMaker 2's client looks into, or "
+    "by its name it came from the target. Nothing was copied.",
+    "Leave it out. If it only looks as if it came from the target, give that another name by `target.cluster`.",
 )

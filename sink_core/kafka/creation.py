@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
 
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
-from calve.sink_core.errors import CalveError
+from calve.sink_core.errors import TerminalError
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import NewPartitions, NewTopic
 from calve.sink_core.kafka.failures import answered, reported, said
@@ -23,21 +25,30 @@ def create_missing(admin: AdminClient, topics: Sequence[NewTopic]) -> None:
 
     Raises ConfigError for what the cluster refuses, Unreachable if it does not answer.
     """
-    for name, future in admin.create_topics(list(topics), request_timeout=ADMIN_TIMEOUT_S).items() if topics else ():
-        try:
-            answered(future, f"creating topic {name}", ADMIN_TIMEOUT_S)
-        except CalveError as error:
-            if not said(error, KafkaError.TOPIC_ALREADY_EXISTS):
-                raise
+    for error in create_each(admin, topics).values():
+        raise error
 
 
-def add_partitions(admin: AdminClient, wanted: Sequence[NewPartitions]) -> None:
-    """Give topics more partitions, up to a number; those that have as many stay. Raises as `create_missing`."""
+def create_each(admin: AdminClient, topics: Sequence[NewTopic]) -> dict[str, TerminalError]:
+    """As `create_missing`; the errors, by topic, of those that the cluster refuses."""
+    futures = admin.create_topics(list(topics), request_timeout=ADMIN_TIMEOUT_S) if topics else {}
+    return refused(futures, "creating topic", KafkaError.TOPIC_ALREADY_EXISTS)
+
+
+def add_partitions(admin: AdminClient, wanted: Sequence[NewPartitions]) -> dict[str, TerminalError]:
+    """Give topics more partitions, up to a number; those that have as many stay. As `create_each`."""
     with reported("adding partitions"):
         futures = admin.create_partitions(list(wanted), request_timeout=ADMIN_TIMEOUT_S)
+    return refused(futures, "adding partitions to topic", KafkaError.INVALID_PARTITIONS)
+
+
+def refused(futures: Mapping[str, Future[Any]], doing: str, *harmless: int) -> dict[str, TerminalError]:
+    """The errors that brokers answered, by topic, but for those of `harmless` codes. Raises Unreachable."""
+    found: dict[str, TerminalError] = {}
     for topic, future in futures.items():
         try:
-            answered(future, f"adding partitions to topic {topic}", ADMIN_TIMEOUT_S)
-        except CalveError as error:
-            if not said(error, KafkaError.INVALID_PARTITIONS):
-                raise
+            answered(future, f"{doing} {topic}", ADMIN_TIMEOUT_S)
+        except TerminalError as error:
+            if not said(error, *harmless):
+                found[topic] = error
+    return found

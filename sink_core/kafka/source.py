@@ -29,7 +29,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from calve.sink_core.config.routing import matching
+from calve.sink_core.config.routing import left_out, matching
 from calve.sink_core.errors import ConfigError, RetriableError
 from calve.sink_core.kafka.clients import Settings, reader, receive
 from calve.sink_core.kafka.compat import NOENT, PARTITION_EOF, ConfigResource, OffsetSpec, ResourceType
@@ -127,6 +127,12 @@ def topics_like(admin: AdminClient, pattern: str, *, timeout_s: float) -> list[s
     """Names of the topics that match as a whole, internal ones left out."""
     with reported("listing topics"):
         return matching(admin.list_topics(timeout=timeout_s).topics, pattern)
+
+
+def control_topics_like(admin: AdminClient, pattern: str, *, timeout_s: float) -> list[str]:
+    """Names of control topics that match as a whole: `topics_like` leaves them out."""
+    with reported("listing topics"):
+        return left_out(admin.list_topics(timeout=timeout_s).topics, pattern)
 
 
 def end_offsets(

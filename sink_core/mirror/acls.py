@@ -11,7 +11,6 @@ from calve.sink_core.config.topics import StartAtGroup
 from calve.sink_core.control.checking import acls
 from calve.sink_core.control.checking.acls import Acl
 from calve.sink_core.kafka.compat import AclOperation
-from calve.sink_core.mirror.checkpoints import topics_of
 from calve.sink_core.mirror.fail_back import control_topic_of
 
 
@@ -51,7 +50,7 @@ def checkpoint_topics(pipeline: MirrorPipeline) -> dict[str, tuple[AclOperation,
     groups = pipeline.config.groups
     if not groups.include or not groups.checkpoints:
         return {}
-    checkpoints, heartbeats = topics_of(pipeline)
+    checkpoints, heartbeats = pipeline.looked_into
     made = (AclOperation.CREATE, AclOperation.DESCRIBE)
     return {checkpoints: (AclOperation.CREATE, AclOperation.WRITE, AclOperation.DESCRIBE), heartbeats: made}
 

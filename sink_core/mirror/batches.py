@@ -1,12 +1,19 @@
 """One batch of a mirror: a generation of slots, from looking at both clusters to what its slots have committed.
 
 look → record, fence, read positions → plan → slots → the log says what they did
+
+A topic that can't be copied as it is stands still until the run ends: its positions stay where its last transaction
+left them, the one that was refused counts for nothing, and the next generation copies the others. Only where no other
+topic is left the run stops. Crash points, and what the next run finds:
+
+    copy.after-refused  nothing of it in the log; the topic is tried again, and refused again
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,18 +24,20 @@ from calve.sink_core.control.keep_alive import is_due
 from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.control.shares import Limits, Shares, shared
 from calve.sink_core.control.slots.leading import Led, Wanted
-from calve.sink_core.control.slots.slot import SlotResult, unexplained
+from calve.sink_core.control.slots.slot import unexplained
 from calve.sink_core.control.starting import start_offsets
 from calve.sink_core.control.status import Blocker
 from calve.sink_core.errors import CalveError
+from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import bytes_per_record, end_offsets, sample
 from calve.sink_core.mirror import fail_back, topics
-from calve.sink_core.mirror.copy import CopySpec, copy_slot
+from calve.sink_core.mirror.copy import CopyResult, CopySpec, copy_slot
 from calve.sink_core.mirror.cycle import check_no_cycle
-from calve.sink_core.mirror.events import CopiedRange
+from calve.sink_core.mirror.events import CopiedRange, TopicRefused
 from calve.sink_core.mirror.plan import Ranges, by_slot, spans
 from calve.sink_core.mirror.plane import MirrorPlane
+from calve.sink_core.mirror.refused import Refusal
 from calve.sink_core.mirror.state import MirrorState
 from calve.sink_core.mirror.topic_config import topic_configs
 from calve.sink_core.mirror.topics import Seen
@@ -43,7 +52,8 @@ _LARGEST_BATCH = 1_000_000
 class CopyReport:
     """One generation. `ranges` are what its slots committed, of which some may have failed: `failed` is then the first
     error. `seconds` of wall time by step. `overtaken`: another driver leads by now, and has the rest.
-    `written_by` is the engine of its slots, None if none ran to its end.
+    `refusals` are of topics that stand still from here on. `written_by` is the engine of its slots, None if none ran to
+    its end.
     """
 
     batch_id: str
@@ -54,10 +64,12 @@ class CopyReport:
     overtaken: bool = False
     failed: CalveError | None = None
     written_by: WrittenBy | None = None
+    refusals: tuple[Refusal, ...] = ()
 
     @property
     def given_up(self) -> bool:
-        return False
+        """One that found out which topics stand still leaves to the next what the others of these slots have."""
+        return bool(self.refusals)
 
     @property
     def records(self) -> int:
@@ -86,6 +98,7 @@ class Copier:
         self._until: dict[TopicPartition, int] | None = None
         self._sampled: dict[str, float] = {}
         self._synced = False
+        self._refusals = dict[str, Refusal]()
         self._seen: Seen | None = None
         self.lag = 0
         """Offsets that were pending at the last look."""
@@ -107,7 +120,7 @@ class Copier:
     def look(self) -> int:
         """How many offsets are pending, by the log; reads it on."""
         self._plane.log.refresh()
-        self.lag = self._lag(topics.look(self._plane))
+        self.lag = self._lag(topics.look(self._plane).without(self._refusals))
         return self.lag
 
     def go_on(self) -> None:
@@ -126,21 +139,61 @@ class Copier:
             return None
         self._seen = seen = topics.look(self._plane)
         if not self._synced:
-            topics.sync_configs(self._plane, seen)
+            self._stand(topics.sync_configs(self._plane, seen))
             self._synced = True
         if self._until is None:
             self._until = dict(seen.ends)
-        seen = seen.up_to(self._until)
+        seen = self._going_on(seen).up_to(self._until)
         self.lag = self._lag(seen)
         if not self.lag and self._stands_at_the_end(seen):
+            self._lift(seen)
             return None
         self._plane.tasks.begin_start(self.lag)
         self._check_no_cycle(seen)
-        remote_ids = topics.ensure_remote(self._plane, seen)
-        led = self._plane.leader.lead(partial(self._wanted, seen, remote_ids))
+        remote = topics.ensure_remote(self._plane, seen)
+        if remote.refusals:
+            self._stand(remote.refusals)
+            return self.next_batch()
+        led = self._plane.leader.lead(partial(self._wanted, seen, remote.topic_ids))
         if led is None:
             return CopyReport("", (), 0, self.lag, seconds, overtaken=True)
         return self._generation(led, seen, begun, seconds)
+
+    def _going_on(self, seen: Seen) -> Seen:
+        """Without topics that stand still. Raises the error of one if there is no other topic."""
+        others = seen.without(self._refusals)
+        for refusal in self._refusals.values() if not others.topics else ():
+            raise refusal.error
+        return others
+
+    def _stand(self, refusals: Iterable[Refusal]) -> None:
+        """Leave topics out from here on, and have the log say so, once for each reason."""
+        for refusal in refusals:
+            self._refusals[refusal.at.topic] = refusal
+            event = TopicRefused(
+                pipeline_id=self._plane.pipeline_id,
+                topic=self._plane.pipeline.remote_of(refusal.at.topic),
+                partition=refusal.at.partition,
+                offset=refusal.offset,
+                code=refusal.error.code,
+                why=refusal.error.message,
+                hint=refusal.error.hint,
+            )
+            before = self._plane.log.state.refusals.get(event.topic)
+            if before is None or not event.repeats(before):
+                reach("copy.after-refused")
+                self._tell(event)
+
+    def _lift(self, seen: Seen) -> None:
+        """Have the log say of topics that nothing is in their way any more, where no copied range can."""
+        remotes = {self._plane.pipeline.remote_of(topic) for topic in seen.topics}
+        for remote, event in list(self._plane.log.state.refusals.items()):
+            if remote in remotes and event.offset < 0:
+                self._tell(replace(event, event_id=str(uuid.uuid4()), why="", hint=""))
+
+    def _tell(self, event: TopicRefused) -> None:
+        self._plane.log.append(event)
+        self._plane.log.refresh()
 
     def _check_no_cycle(self, seen: Seen) -> None:
         """Of topics that are copied for the first time: of two mirrors the one that comes second is refused."""
@@ -159,7 +212,7 @@ class Copier:
     def _generation(self, led: Led[MirrorState], seen: Seen, begun: float, seconds: dict[str, float]) -> CopyReport:
         why, failed = "", None
         given: list[Ranges] = []
-        results: list[SlotResult] = []
+        results: list[CopyResult] = []
         by: WrittenBy | None = None
         try:
             shares = self._shares(led, seen)
@@ -177,6 +230,7 @@ class Copier:
                 job = self._plane.job(led.generation, f"{offsets:,} offsets")
                 results = self._plane.tasks.run(work, len(given), records=offsets, job=job)
                 by = self._plane.tasks.written_by(len(given), records=offsets)
+                self._stand(each for result in results for each in result.refusals)
         except CalveError as error:
             failed, why = error, error.message
         finally:
@@ -184,9 +238,10 @@ class Copier:
             state, overtaken = self._plane.concluded(led.generation, why or "done", by)
         if failed is None and not overtaken:
             failed = unexplained(results)
-        self.lag = self._lag(seen)
+        self.lag = self._lag(seen.without(self._refusals))
         ranges = tuple(state.of_generation()) if not overtaken else ()
-        return CopyReport(led.generation, ranges, len(given), self.lag, seconds, overtaken, failed, by)
+        refusals = tuple({each.at.topic: each for result in results for each in result.refusals}.values())
+        return CopyReport(led.generation, ranges, len(given), self.lag, seconds, overtaken, failed, by, refusals)
 
     def _shares(self, led: Led[MirrorState], seen: Seen) -> Shares | None:
         """What the generation copies. Raises FindingError for positions that contradict log or source."""

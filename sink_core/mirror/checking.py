@@ -9,7 +9,7 @@ from calve.sink_core.control.checking import acls
 from calve.sink_core.control.checking.checklist import Check, Note
 from calve.sink_core.control.checking.cluster import TIMEOUT_S, ClusterChecks, count
 from calve.sink_core.control.checking.kernels import reading_check
-from calve.sink_core.error_codes.kafka import NO_SUCH_TOPIC, ONE_CLUSTER, TOO_FEW_BROKERS
+from calve.sink_core.error_codes.kafka import ONE_CLUSTER, TOO_FEW_BROKERS
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.kafka.compat import AclOperation, NewTopic
 from calve.sink_core.kafka.failures import reported
@@ -69,16 +69,13 @@ class MirrorChecks:
     def topics(self) -> str:
         """Those to copy, with their partitions and records, and permission to read them."""
         source = self._pipeline.config.source
+        topics.check_names(self._pipeline)
         with reported("listing the topics of the source"):
             there = self._source.admin.list_topics(timeout=self._timeout_s).topics
         # One that may not be described is not among those listed; asked for by name, it says so.
         names = self._pipeline.selected([*there, *source.topics])
         self._topics = describe_topics(self._source.admin, names, timeout_s=self._timeout_s)
         self._source.require_on_topics(names, acls.READ_SOURCE)
-        refused = {topic: why for topic in source.topics if (why := self._pipeline.refused(topic))}
-        if refused:
-            topic, why = next(iter(refused.items()))
-            raise ConfigError(f"source.topics: {topic} is never copied: {why}", hint="leave it out", code=NO_SUCH_TOPIC)
         if not names:
             return f"no topic matches {source.topics_regex} yet"
         partitions = [at for topic in self._topics.values() for at in topic.all_partitions]

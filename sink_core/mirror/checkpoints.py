@@ -10,7 +10,6 @@ import struct
 from collections.abc import Iterable
 from typing import Protocol
 
-from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.mirror import compacted
 from calve.sink_core.mirror.plane import MirrorPlane
 
@@ -43,18 +42,12 @@ def value(place: Translated) -> bytes:
     return struct.pack(">hqq", VERSION, place.source_offset, place.target_offset) + _string(place.metadata)
 
 
-def topics_of(pipeline: MirrorPipeline) -> tuple[str, str]:
-    """The topic of checkpoints, and that of heartbeats."""
-    alias = pipeline.config.source_alias
-    return f"{alias}.checkpoints.internal", f"{alias}.heartbeats"
-
-
 class Checkpoints:
     """Writes those of one mirror, each once until it changes."""
 
     def __init__(self, plane: MirrorPlane) -> None:
         self._plane = plane
-        self._topic, self._heartbeats = topics_of(plane.pipeline)
+        self._topic, self._heartbeats = plane.pipeline.looked_into
         self._written: dict[bytes, bytes] = {}
 
     def write(self, places: Iterable[Translated]) -> None:

@@ -7,21 +7,23 @@ event that says so. Crash points are those of `control/slots/slot.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 
 from calve.sink_core.control import checks
 from calve.sink_core.control.slots.slot import Overtaken, Refused, Slot, SlotResult, SlotSpec
 from calve.sink_core.error_codes.general import FAULT
-from calve.sink_core.errors import ProtocolError
+from calve.sink_core.errors import CalveError, ProtocolError
 from calve.sink_core.garbage import infrequent_gc
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.messages import Messages
 from calve.sink_core.kafka.reader import RangeReader
 from calve.sink_core.kafka.source import topic_ids
 from calve.sink_core.mirror.events import RecordsCopied
-from calve.sink_core.mirror.part import Part
+from calve.sink_core.mirror.part import Part, UncarriableRecord
 from calve.sink_core.mirror.plan import Ranges
-from calve.sink_core.mirror.refused import named
+from calve.sink_core.mirror.refused import Refusal, refusals
 from calve.sink_core.mirror.state import MIRROR
 from calve.sink_core.offsets import OffsetRange, TopicPartition, offsets_to_dense
 from calve.sink_core.timing import Deadline
@@ -48,7 +50,16 @@ class CopySpec:
     adjusts: bool
 
 
-def copy_slot(spec: CopySpec, number: int) -> SlotResult:
+@dataclass(frozen=True, slots=True)
+class CopyResult(SlotResult):
+    """`refusals` are of topics that can't be copied as they are: one of them ends the slot where it was committed last,
+    and what it had left is for the next generation.
+    """
+
+    refusals: tuple[Refusal, ...] = ()
+
+
+def copy_slot(spec: CopySpec, number: int) -> CopyResult:
     """Copy the ranges of one slot, on from where its positions are.
 
     A task that another generation overtook ends without an error: the driver finds out from the log what that means.
@@ -56,13 +67,13 @@ def copy_slot(spec: CopySpec, number: int) -> SlotResult:
     """
     try:
         with infrequent_gc(), Slot(spec.slots[number]) as slot:
-            _copy(spec, number, slot)
-            return SlotResult(size=slot.size)
+            found = _copy(spec, number, slot)
+            return CopyResult(size=slot.size, refusals=found)
     except Overtaken as overtaken:
-        return SlotResult(str(overtaken))
+        return CopyResult(str(overtaken))
 
 
-def _copy(spec: CopySpec, number: int, slot: Slot) -> None:
+def _copy(spec: CopySpec, number: int, slot: Slot) -> tuple[Refusal, ...]:
     planned = spec.ranges[number]
     remote = {r.at: TopicPartition(spec.remotes[r.topic], r.partition) for r in planned}
     found = slot.check(remote.values())
@@ -80,7 +91,7 @@ def _copy(spec: CopySpec, number: int, slot: Slot) -> None:
         if position.offset < part.end:
             left.append(OffsetRange(*part.at, position.offset, part.end))
     if not left:
-        return
+        return ()
     parts = [Part(r, remote[r.at], slot.producer, adjusts=spec.adjusts) for r in left]
     with RangeReader(spec.source, left, group=spec.reader_group) as reader:
         piece = _Piece(spec, number, slot, parts)
@@ -92,7 +103,13 @@ def _copy(spec: CopySpec, number: int, slot: Slot) -> None:
             piece.finish()
         except Refused as refused:
             ranges = [part.open_range for part in parts if part.moved]
-            raise named(refused, slot, ranges, source=spec.source, group=spec.reader_group) from refused
+            return refusals(refused, slot, ranges, source=spec.source, group=spec.reader_group)
+        except UncarriableRecord as error:
+            # What can't be aborted now is by the next fence.
+            with suppress(CalveError):
+                slot.abort()
+            return (Refusal(error.at, error.offset, copy(error)),)
+    return ()
 
 
 class _Piece:

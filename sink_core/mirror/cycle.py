@@ -9,7 +9,6 @@ from contextlib import closing
 from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
-from calve.sink_core.control.events import PipelineBound
 from calve.sink_core.control.log import ControlLog
 from calve.sink_core.error_codes.kafka import CYCLE
 from calve.sink_core.errors import ConfigError, FindingError, ProtocolError
@@ -60,10 +59,10 @@ def _control_topics(pipeline: MirrorPipeline, source: AdminClient) -> list[str]:
 
 def _may_be_a_mirrors(value: bytes) -> bool:
     try:
-        event = MIRROR.decode(value)
+        MIRROR.decode(value)
     except ProtocolError:
         return False
-    return not isinstance(event, PipelineBound) or event.fingerprint.startswith(SOURCE_CLUSTER)
+    return True
 
 
 def _state(pipeline: MirrorPipeline, source: AdminClient, topic: str) -> MirrorState | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from calve.sink_core.control import schemas
-from calve.sink_core.control.events import ByPartition
+from calve.sink_core.control.events import ByPartition, Event
 from calve.sink_core.control.slots.events import SLOT_CHECKPOINT, SLOT_COMMITTED, SlotCheckpoint, SlotCommitted
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.tasks import Size
@@ -59,6 +59,28 @@ class RecordsCopied(SlotCommitted):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TopicRefused(Event):
+    """A topic stands still, and all others go on. For people; no rule rests on it.
+
+    `topic` is the remote topic. The record that can't be copied is of its `partition`, and the source's `offset`; both
+    are -1 where it is the topic as a whole. `why` is empty once nothing is in its way any more: of a record, its range
+    says so.
+    """
+
+    event_type: ClassVar[str] = "TOPIC_REFUSED"
+    topic: str
+    partition: int
+    offset: int
+    code: str
+    why: str
+    hint: str
+
+    def repeats(self, other: TopicRefused) -> bool:
+        """Whether it says what `other` does. A batch is refused as a whole, and another try may begin it elsewhere."""
+        return (self.partition, self.code) == (other.partition, other.code)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MirrorCheckpoint(SlotCheckpoint):
     """Adds what each partition of a remote topic has: how many records, and the target's offset behind the last one."""
 
@@ -90,6 +112,10 @@ _RANGE: schemas.Schema = {
     ],
 }
 RECORDS_COPIED: schemas.Fields = [*SLOT_COMMITTED, {"name": "ranges", "type": {"type": "array", "items": _RANGE}}]
+TOPIC_REFUSED: schemas.Fields = [
+    *schemas.strings("topic", "code", "why", "hint"),
+    *({"name": name, "type": "long"} for name in ("partition", "offset")),
+]
 MIRROR_CHECKPOINT: schemas.Fields = [
     *SLOT_CHECKPOINT,
     {"name": "records", "type": schemas.BY_PARTITION},

@@ -54,7 +54,7 @@ def take_over(plane: MirrorPlane) -> TakeOver:
     plane.bind()
     MirrorMaker(plane).fence(tasks)
     found = _prepared(plane, settled=True)
-    ids = topics.ensure_remote(plane, found.seen)
+    ids = topics.ensure_remote(plane, found.seen).all_ids
     wanted = Wanted(plane.pipeline_id, 0, ids, found.seen.topic_ids, found.starts)
     led = plane.leader.lead(lambda _state: wanted)
     if led is None:

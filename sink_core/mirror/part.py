@@ -25,6 +25,19 @@ from calve.sink_core.offsets import OffsetRange, TopicPartition, after
 
 OnRefused = Callable[[int, KafkaError], None]
 
+
+class UncarriableRecord(BadRecord):
+    """A record of the source's partition `at` that can't be sent as it is."""
+
+    def __init__(self, at: TopicPartition, offset: int, what: str) -> None:
+        super().__init__(
+            f"{at} at offset {offset} has {what}",
+            hint="set on_uncarriable: adjust to copy it without, or with timestamp 1; it is then counted",
+            code=UNCARRIABLE,
+        )
+        self.at, self.offset = at, offset
+
+
 _Callback = Callable[[KafkaError | None, Message], None]
 _FULL_S = 0.1
 
@@ -78,7 +91,7 @@ class Part:
         self._next = self._source.end
 
     def copy(self, messages: Messages, places: npt.NDArray[np.int64]) -> None:
-        """Produce the records at `places`, in their order. Raises BadRecord for one that can't be sent as it is."""
+        """Produce the records at `places`, in their order. Raises UncarriableRecord for one that can't be sent so."""
         mine = messages.at(places)
         sent = carried(mine, self._adjust)
         self._next = after(int(mine.offsets[-1]))
@@ -159,11 +172,7 @@ class Part:
 
     def _adjust(self, offset: int, what: str, cause: Exception | None) -> None:
         if not self._adjusts:
-            raise BadRecord(
-                f"{self._source.at} at offset {offset} has {what}",
-                hint="set on_uncarriable: adjust to copy it without, or with timestamp 1; it is then counted",
-                code=UNCARRIABLE,
-            ) from cause
+            raise UncarriableRecord(self._source.at, offset, what) from cause
         self._adjusted += 1
 
 

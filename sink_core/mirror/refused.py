@@ -1,13 +1,14 @@
-"""Which record a target has refused: the client says it of a transaction, not of a record.
+"""Topics that can't be copied as they are, so that all others go on; and which record a target has refused.
 
-A callback on each record would tell, for a twentieth of all time. So what was to be copied is read and sent once more,
-with one, in a transaction that is aborted whatever comes of it.
+The client says it of a transaction, not of a record. A callback on each record would tell, for a twentieth of all time.
+So what was to be copied is read and sent once more, with one, in a transaction that is aborted whatever comes of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from confluent_kafka import KafkaError
 
 from calve.sink_core.control.slots.slot import Overtaken, Refused, Slot
 from calve.sink_core.error_codes.kafka import REFUSED
-from calve.sink_core.errors import CalveError, ConfigError
+from calve.sink_core.errors import CalveError, ConfigError, TerminalError
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.reader import RangeReader
 from calve.sink_core.mirror.part import OnRefused, Part
@@ -36,6 +37,21 @@ _ANSWERS: Mapping[int, str] = {
 """What to do about records that a broker refuses again and again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a topic of the source stands still: a record of partition `at`, the first at `offset`, or, where both numbers
+    are -1, the topic as a whole. `error` holds no frames, and with them no clients.
+    """
+
+    at: TopicPartition
+    offset: int
+    error: TerminalError
+
+    @classmethod
+    def of_topic(cls, topic: str, error: TerminalError) -> Refusal:
+        return cls(TopicPartition(topic, -1), -1, copy(error))
+
+
 class _Told(NamedTuple):
     offset: int
     error: KafkaError
@@ -54,7 +70,7 @@ class _Ear:
         if error.code() > 0:
             self.refused.append(_Told(offset, error))
 
-    def error(self) -> CalveError | None:
+    def refusal(self) -> Refusal | None:
         answers = [told for told in self.refused if told.error.code() in _ANSWERS]
         if not answers:
             return None
@@ -62,23 +78,24 @@ class _Ear:
         last = max(told.offset for told in answers if told.error.code() == first.error.code())
         # A batch is refused as a whole.
         which = f"offset {first.offset}" if last == first.offset else f"one of the offsets {first.offset} to {last}"
-        return ConfigError(
+        error = ConfigError(
             f"{self.source} at {which}: {self.remote} refuses it: {first.error.name()}: {first.error.str()}",
             hint=_ANSWERS[first.error.code()].format(topic=self.remote.topic),
             code=REFUSED,
         )
+        return Refusal(self.source, first.offset, error)
 
 
-def named(
+def refusals(
     refused: Refused,
     slot: Slot,
     ranges: Sequence[tuple[OffsetRange, TopicPartition]],
     *,
     source: clients.Settings,
     group: str,
-) -> CalveError:
-    """The error that names the record of `ranges`, of which `slot` could not commit the copy to their partitions; the
-    one given if none is refused again, or it can't be found out.
+) -> tuple[Refusal, ...]:
+    """Of the topics of `ranges`, of which `slot` could not commit the copy to their partitions: one of each at least
+    that has a record which is refused again. Raises `refused` if none is, or it can't be found out.
     """
     ears = [_Ear(part.at, at) for part, at in ranges]
     # Another producer of its id, whose fence ends what the refused one has open. What the client says of a transaction
@@ -93,7 +110,10 @@ def named(
     # Readers of the target are not to wait for the broker's time-out.
     with suppress(CalveError, Overtaken), Slot(slot.spec) as last:
         last.check(())
-    return next((error for error in (ear.error() for ear in ears) if error), refused)
+    found = {each.at.topic: each for each in (ear.refusal() for ear in reversed(ears)) if each is not None}
+    if not found:
+        raise refused
+    return tuple(found.values())
 
 
 def _send(

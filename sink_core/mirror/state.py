@@ -11,9 +11,11 @@ from calve.sink_core.control.slots.state import SLOTS, SlotState, slot_checkpoin
 from calve.sink_core.mirror.events import (
     MIRROR_CHECKPOINT,
     RECORDS_COPIED,
+    TOPIC_REFUSED,
     CopiedRange,
     MirrorCheckpoint,
     RecordsCopied,
+    TopicRefused,
 )
 from calve.sink_core.offsets import TopicPartition, dense_to_offsets, offsets_to_dense
 
@@ -25,7 +27,8 @@ class MirrorState(SlotState[MirrorCheckpoint]):
     `copied` are all ranges that are still in the log, of each partition in their order, since its source or remote
     topic was made anew last. `records` counts what each partition of a remote topic got, `target_ends` is the target's
     offset behind the last of it. `moves` are positions that were set by hand; `breaks` say where a range did not begin
-    at the position before, which no protocol of ours explains.
+    at the position before, which no protocol of ours explains. `refusals` are by remote topic what it stands still for,
+    as it was said first.
     """
 
     copied: dict[TopicPartition, list[CopiedRange]] = field(default_factory=dict[TopicPartition, list[CopiedRange]])
@@ -33,12 +36,15 @@ class MirrorState(SlotState[MirrorCheckpoint]):
     target_ends: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     moves: list[Logged[PositionsSet]] = field(default_factory=list[Logged[PositionsSet]])
     breaks: list[str] = field(default_factory=list[str])
+    refusals: dict[str, TopicRefused] = field(default_factory=dict[str, TopicRefused])
 
     def set_positions(self, offset: int, event: PositionsSet) -> None:
         # Not by `super()`: a class with slots is made anew, and the function still knows the old one.
         SlotState.set_positions(self, offset, event)
         self.moves.append(Logged(offset, event))
         begun = dense_to_offsets(event.positions)
+        for at, position in begun.items():
+            self._pass(at, position)
         for at in [at for at in begun if at.topic in event.topic_ids or event.upstream_ids]:
             self.copied.pop(at, None)
             self.begins[at] = begun[at]
@@ -54,8 +60,22 @@ class MirrorState(SlotState[MirrorCheckpoint]):
         for part in event.ranges:
             self.copied.setdefault(part.at, []).append(part)
             self.records[part.at] = self.records.get(part.at, 0) + part.records
+            self._pass(part.at, part.end)
             if part.records:
                 self.target_ends[part.at] = part.last
+
+    def refuse(self, _offset: int, event: TopicRefused) -> None:
+        before = self.refusals.get(event.topic)
+        if not event.why:
+            self.refusals.pop(event.topic, None)
+        elif before is None or not event.repeats(before):
+            self.refusals[event.topic] = event
+
+    def _pass(self, at: TopicPartition, position: int) -> None:
+        """What stands in no position's way any more is no refusal."""
+        event = self.refusals.get(at.topic)
+        if event is not None and event.partition == at.partition and position > event.offset:
+            del self.refusals[at.topic]
 
     def restore_mirror(self, offset: int, event: MirrorCheckpoint) -> None:
         if self.restore_slots(offset, event):
@@ -84,8 +104,10 @@ MIRROR = Fold(
         *SLOTS,
         EventType(PositionsSet, POSITIONS_SET, MirrorState.set_positions),
         EventType(RecordsCopied, RECORDS_COPIED, MirrorState.copy),
+        EventType(TopicRefused, TOPIC_REFUSED, MirrorState.refuse),
         EventType(MirrorCheckpoint, MIRROR_CHECKPOINT, MirrorState.restore_mirror),
     ),
+    kind="mirror",
 )
 
 

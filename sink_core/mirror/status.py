@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -84,6 +84,7 @@ class LastGeneration:
 class MirrorStatus:
     """Where a mirror stands. Times are ISO 8601 in UTC, ages in seconds by this host's clock.
 
+    `left_out` are topics that `topics_regex` matches and that are not copied, by name with why.
     `positions_pending`: a slot holds a transaction open, or died in one; the positions are then not held against the
     control topic. The next generation's fence, or the transaction's time-out, decides it.
     """
@@ -102,6 +103,7 @@ class MirrorStatus:
     in_flight: tuple[InFlight, ...]
     control_topic: ControlTopicStatus | None
     positions_pending: bool
+    left_out: Mapping[str, str]
     blockers: tuple[Blocker, ...]
     findings: tuple[str, ...]
 
@@ -147,6 +149,7 @@ def status(plane: MirrorPlane) -> MirrorStatus:
         in_flight=tuple(in_flight(state, now_ms)),
         control_topic=control_topic_of(plane.log.topic, state, now_ms) if ran else None,
         positions_pending=pending,
+        left_out=topics.left_out(plane),
         blockers=topics.blockers(plane, seen),
         findings=tuple(str(f.error(str(plane.pipeline.path))) for f in findings if f is not None),
     )

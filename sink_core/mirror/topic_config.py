@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.config.mirror import MirrorTarget
 from calve.sink_core.config.references import resolve
+from calve.sink_core.errors import TerminalError
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import (
     AlterConfigOpType,
@@ -18,7 +19,7 @@ from calve.sink_core.kafka.compat import (
     ConfigSource,
     ResourceType,
 )
-from calve.sink_core.kafka.creation import config_text
+from calve.sink_core.kafka.creation import config_text, refused
 from calve.sink_core.kafka.failures import answered, reported
 
 LARGEST_BATCH = "max.message.bytes"
@@ -85,8 +86,8 @@ def differences(source: TopicConfig, remote: TopicConfig, target: MirrorTarget) 
     return lacking
 
 
-def alter(admin: AdminClient, changes: Mapping[str, Mapping[str, str]]) -> None:
-    """Set values of topics, each topic's together. Raises ConfigError for a value that the brokers refuse."""
+def alter(admin: AdminClient, changes: Mapping[str, Mapping[str, str]]) -> dict[str, TerminalError]:
+    """Set values of topics, each topic's together; the errors, by topic, of those whose values the brokers refuse."""
     resources = [
         ConfigResource(
             ResourceType.TOPIC,
@@ -98,11 +99,10 @@ def alter(admin: AdminClient, changes: Mapping[str, Mapping[str, str]]) -> None:
         for topic, values in changes.items()
     ]
     if not resources:
-        return
+        return {}
     with reported("changing topic configurations"):
         futures = admin.incremental_alter_configs(resources, request_timeout=ADMIN_TIMEOUT_S)
-    for resource, future in futures.items():
-        answered(future, f"changing the configuration of topic {resource.name}", ADMIN_TIMEOUT_S)
+    return refused({each.name: future for each, future in futures.items()}, "changing the configuration of topic")
 
 
 def _is_own(entry: Any) -> bool:

@@ -8,24 +8,26 @@ Crash points, and what the next run finds:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 
+from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control import checks
 from calve.sink_core.control.blockers import open_transactions
 from calve.sink_core.control.status import Blocker
-from calve.sink_core.error_codes.kafka import NO_SUCH_TOPIC
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.error_codes.kafka import NEVER_COPIED, NO_SUCH_TOPIC
+from calve.sink_core.errors import ConfigError, TerminalError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
 from calve.sink_core.findings import REMOTE_TOPIC_RECREATED
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import NewPartitions, NewTopic
-from calve.sink_core.kafka.creation import add_partitions, create_missing
+from calve.sink_core.kafka.creation import add_partitions, create_each
 from calve.sink_core.kafka.failures import reported
 from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, existing_topic_ids, log_starts
 from calve.sink_core.mirror.plane import MirrorPlane
+from calve.sink_core.mirror.refused import Refusal
 from calve.sink_core.mirror.state import MirrorState
 from calve.sink_core.mirror.topic_config import alter, differences, topic_configs, wanted
 from calve.sink_core.offsets import Offsets, TopicPartition
@@ -56,12 +58,28 @@ class Seen:
         """The same with nothing to read beyond `until`, or of a partition that has no offset there."""
         return replace(self, ends={at: min(end, until.get(at, 0)) for at, end in self.real_ends.items()})
 
+    def without(self, topics: Collection[str]) -> Seen:
+        """The same without some topics."""
+        if not topics:
+            return self
+        return Seen(
+            {name: topic for name, topic in self.topics.items() if name not in topics},
+            {at: remote for at, remote in self.remote.items() if at.topic not in topics},
+            *({at: n for at, n in each.items() if at.topic not in topics} for each in self._offsets),
+        )
+
+    @property
+    def _offsets(self) -> tuple[Offsets, Offsets, Offsets]:
+        return self.starts, self.real_ends, self.ends
+
 
 def selected(plane: MirrorPlane) -> list[str]:
     """The source topics to copy, as they are now.
 
-    Raises ConfigError for one that is named and isn't there, or was copied and may no longer be described.
+    Raises ConfigError for one that is named and is never copied or isn't there, or was copied and may no longer be
+    described.
     """
+    check_names(plane.pipeline)
     with reported("listing the topics of the source"):
         there = plane.source_admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
     lacking = [topic for topic in plane.pipeline.config.source.topics if topic not in there]
@@ -77,9 +95,37 @@ def selected(plane: MirrorPlane) -> list[str]:
     return plane.pipeline.selected(there)
 
 
+def check_names(pipeline: MirrorPipeline) -> None:
+    """Raise ConfigError for topics that the file names and that are never copied."""
+    source = pipeline.config.source
+    refused = {topic: why for topic in source.topics if source.has(topic) and (why := pipeline.refused(topic))}
+    if refused:
+        told = "; ".join(f"{topic}: {why}" for topic, why in refused.items())
+        raise ConfigError(
+            f"{pipeline.path}: source.topics: {told}",
+            hint="leave it out; if it came from nowhere, call target.cluster what no part of its name is",
+            code=NEVER_COPIED,
+        )
+
+
+def left_out(plane: MirrorPlane) -> dict[str, str]:
+    """By topic of the source that `topics_regex` matches, why it is not copied. Those of Kafka itself are not told."""
+    if plane.pipeline.config.source.topics_regex is None:
+        return {}
+    with reported("listing the topics of the source"):
+        there = plane.source_admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
+    return plane.pipeline.left_out(there)
+
+
 def blockers(plane: MirrorPlane, seen: Seen) -> tuple[Blocker, ...]:
-    """What keeps records of the source back: open transactions."""
-    return open_transactions(plane.source_admin, plane.pipeline.source.properties, seen.real_ends)
+    """What keeps records of the source back: topics that the target refuses, and open transactions."""
+    refusals = plane.log.state.refusals
+    standing = (
+        Blocker(topic, f"stands still: {event.why} [{event.code}]", event.hint, event.written_at_ms)
+        for topic in seen.topics
+        if (event := refusals.get(plane.pipeline.remote_of(topic))) is not None
+    )
+    return *standing, *open_transactions(plane.source_admin, plane.pipeline.source.properties, seen.real_ends)
 
 
 def look(plane: MirrorPlane) -> Seen:
@@ -119,8 +165,23 @@ def recreated(state: MirrorState, found: Mapping[str, str | None]) -> Finding | 
     return None
 
 
-def ensure_remote(plane: MirrorPlane, seen: Seen) -> dict[str, str]:
-    """Make remote topics that are missing, and grow those that have too few partitions; the UUID of each by name.
+@dataclass(frozen=True, slots=True)
+class Ensured:
+    """The UUIDs of remote topics by name; `refusals` are of topics whose remote topic can't be made as it has to be."""
+
+    topic_ids: Mapping[str, str]
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def all_ids(self) -> dict[str, str]:
+        """Raises the first refusal, if there is one."""
+        for refusal in self.refusals:
+            raise refusal.error
+        return dict(self.topic_ids)
+
+
+def ensure_remote(plane: MirrorPlane, seen: Seen) -> Ensured:
+    """Make remote topics that are missing, and grow those that have too few partitions.
 
     Raises FindingError for one that was copied to and is another now.
     """
@@ -132,36 +193,43 @@ def ensure_remote(plane: MirrorPlane, seen: Seen) -> dict[str, str]:
 def ensure_one(plane: MirrorPlane, topic: str) -> dict[str, str]:
     """The remote topic of one source topic, by name with its UUID, made if there is none; whatever it was before."""
     source = describe_topics(plane.source_admin, [topic], timeout_s=ADMIN_TIMEOUT_S)[topic]
-    return _ensured(plane, {topic: source.partitions}, remote_ids(plane, [topic]))
+    return _ensured(plane, {topic: source.partitions}, remote_ids(plane, [topic])).all_ids
 
 
-def _ensured(plane: MirrorPlane, partitions: Mapping[str, int], found: Mapping[str, str | None]) -> dict[str, str]:
+def _ensured(plane: MirrorPlane, partitions: Mapping[str, int], found: Mapping[str, str | None]) -> Ensured:
     remotes = {topic: plane.pipeline.remote_of(topic) for topic in partitions}
+    refused = dict[str, TerminalError]()
     missing = {topic: remote for topic, remote in remotes.items() if found[remote] is None}
     if missing:
         configs, target = topic_configs(plane.source_admin, missing), plane.pipeline.config.target
         factor = target.replication_factor or -1
         new = [NewTopic(r, partitions[t], factor, config=wanted(configs[t], target)) for t, r in missing.items()]
-        create_missing(plane.admin, new)
+        refused |= create_each(plane.admin, new)
         reach("topics.after-create")
-    grown = _grown(plane, {remotes[topic]: number for topic, number in partitions.items()})
-    return {name: topic.topic_id for name, topic in grown.items()}
+    grown = _grown(plane, {r: partitions[topic] for topic, r in remotes.items() if r not in refused}, refused)
+    ids = {name: topic.topic_id for name, topic in grown.items()}
+    return Ensured(ids, tuple(Refusal.of_topic(t, refused[r]) for t, r in remotes.items() if r in refused))
 
 
-def sync_configs(plane: MirrorPlane, seen: Seen) -> None:
-    """Make to remote topics that are there what was changed of their source topics' configurations since."""
+def sync_configs(plane: MirrorPlane, seen: Seen) -> tuple[Refusal, ...]:
+    """Make to remote topics that are there what was changed of their source topics' configurations since; which of
+    them can't be changed so.
+    """
     target = plane.pipeline.config.target
     if not target.sync_config:
-        return
+        return ()
     found = remote_ids(plane, seen.topics)
     remotes = {topic: r for topic in seen.topics if found[r := plane.pipeline.remote_of(topic)] is not None}
     now, ours = topic_configs(plane.source_admin, remotes), topic_configs(plane.admin, remotes.values())
     lacking = {remote: differences(now[topic], ours[remote], target) for topic, remote in remotes.items()}
-    alter(plane.admin, {remote: changes for remote, changes in lacking.items() if changes})
+    refused = alter(plane.admin, {remote: changes for remote, changes in lacking.items() if changes})
+    return tuple(Refusal.of_topic(topic, refused[r]) for topic, r in remotes.items() if r in refused)
 
 
-def _grown(plane: MirrorPlane, partitions: Mapping[str, int]) -> dict[str, Topic]:
-    """The remote topics, each with at least so many partitions: where they are lacking they are added."""
+def _grown(plane: MirrorPlane, partitions: Mapping[str, int], refused: dict[str, TerminalError]) -> dict[str, Topic]:
+    """The remote topics, each with at least so many partitions: where they are lacking they are added. One that can't
+    be given them goes to `refused`.
+    """
     deadline = Deadline.after(_KNOWN_S)
     asked = False
     while True:
@@ -172,7 +240,9 @@ def _grown(plane: MirrorPlane, partitions: Mapping[str, int]) -> dict[str, Topic
             if not few:
                 return there
             if not asked:
-                add_partitions(plane.admin, [NewPartitions(remote, number) for remote, number in few.items()])
+                failed = add_partitions(plane.admin, [NewPartitions(remote, number) for remote, number in few.items()])
+                refused |= failed
+                partitions = {remote: number for remote, number in partitions.items() if remote not in failed}
                 asked = True
         time.sleep(_POLL_S)
 

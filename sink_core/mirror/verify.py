@@ -16,11 +16,14 @@ import numpy as np
 
 from calve.sink_core.control import checks
 from calve.sink_core.control.slots.proof import PartitionProof, Proof
+from calve.sink_core.errors import CalveError
+from calve.sink_core.finding import NotChecked
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.reader import RangeReader
 from calve.sink_core.kafka.recount import compacted
 from calve.sink_core.kafka.source import end_offsets, log_starts
+from calve.sink_core.mirror import topics
 from calve.sink_core.mirror.carried import carried
 from calve.sink_core.mirror.digest import Digest
 from calve.sink_core.mirror.events import CopiedRange
@@ -103,7 +106,26 @@ def verify(
     if deep:
         on_progress("reading remote topics and the source")
         proofs = _deep(plane, proofs, ends)
-    return MirrorProof(partitions=tuple(proofs), moves=moves, faults=tuple(faults), deep=deep)
+    return MirrorProof(
+        partitions=tuple(proofs),
+        moves=moves,
+        faults=tuple(faults),
+        deep=deep,
+        not_checked=(*_left_out(plane), *_standing(plane)),
+    )
+
+
+def _left_out(plane: MirrorPlane) -> list[NotChecked]:
+    """Topics that are not copied; that the source does not answer, if it doesn't: nothing else rests on it."""
+    try:
+        return [NotChecked(topic, why) for topic, why in topics.left_out(plane).items()]
+    except CalveError as error:
+        return [NotChecked(plane.pipeline.config.source_alias, f"topics that are not copied: {error.message}")]
+
+
+def _standing(plane: MirrorPlane) -> Iterator[NotChecked]:
+    for remote, event in plane.log.state.refusals.items():
+        yield NotChecked(plane.pipeline.source_of(remote) or remote, f"stands still: {event.why}")
 
 
 def _target_ends(plane: MirrorPlane) -> Offsets:

@@ -111,7 +111,8 @@ class StatusReport:
 
     `publish_pending`: a publisher holds a transaction open, or died in one. The positions shown are then those of the
     last publish; the next run's fence, or the transaction's time-out, decides it. `misfits` are the fields that records
-    among the dead letters do not fit.
+    among the dead letters do not fit. `left_out` are topics that `topics_regex` matches and that are not read, by name
+    with why.
     """
 
     pipeline: str
@@ -128,6 +129,7 @@ class StatusReport:
     findings: tuple[str, ...]
     blockers: tuple[Blocker, ...] = ()
     misfits: tuple[Misfits, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -175,6 +177,7 @@ def status(session: Session) -> StatusReport:
         findings=tuple(str(f.error(str(session.pipeline.path))) for f in findings if f is not None),
         blockers=open_transactions(session.admin, session.pipeline.kafka.properties, ends),
         misfits=misfits(session, datetime.fromtimestamp(now_ms / 1000, UTC)) if ran else (),
+        left_out=session.left_out(),
     )
 
 

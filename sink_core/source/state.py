@@ -72,6 +72,7 @@ SOURCE = Fold(
         EventType(RowsSent, ROWS_SENT, SourceState.send),
         EventType(SourceCheckpoint, SOURCE_CHECKPOINT, SourceState.restore_source),
     ),
+    kind="source",
 )
 
 

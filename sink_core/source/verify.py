@@ -1,18 +1,23 @@
 """The proof of a source: each source offset went on where the one before ended, and is the one in the offsets topic; if
 asked for, the topics have all that was sent.
 
-The system that is read is not asked: what it has let go of can't be read again. Counted are the records that each
-transaction has sent, by the offsets that they got.
+The system that is read is not asked for rows: what it has let go of can't be read again. Counted are the records that
+each transaction has sent, by the offsets that they got. What the source never saw is in none of them: the proof says of
+each way to read what that may be, and names what is blocked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pyroaring import BitMap64
 
+from calve.sink_core.config.references import redact_text
+from calve.sink_core.config.source_systems import DatabaseSource, FilesSource, PostgresLog, SourceSystem
 from calve.sink_core.control.slots.proof import PartitionProof, Proof
+from calve.sink_core.errors import CalveError
+from calve.sink_core.finding import NotChecked
 from calve.sink_core.findings import SOURCE_OFFSET_MOVED
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.recount import compacted, delivered_offsets
@@ -75,7 +80,40 @@ def verify(
         partitions=tuple(partitions),
         faults=(*state.breaks, *moved),
         deep=deep,
+        not_checked=(*_never_seen(plane.pipeline.config.source), *_blocked(plane)),
     )
+
+
+_BY_QUERY = {
+    "transaction": "rows that were deleted",
+    "timestamp": "rows that were deleted, that took a longer transaction than `settle`, or whose time is null or late",
+    "incrementing": "rows that were changed or deleted, or that took a longer transaction than `settle`",
+    "bulk": "rows that were deleted, and values that came and went between two reads",
+}
+
+
+def _never_seen(system: SourceSystem) -> Iterator[NotChecked]:
+    """What this way to read a system can't see."""
+    match system:
+        case DatabaseSource(log=None):
+            for each in system.tables:
+                yield NotChecked(each.table, f"by: {each.by} does not see {_BY_QUERY[each.by]}")
+        case DatabaseSource(log=PostgresLog(publication=name)):
+            yield NotChecked(f"publication {name}", "what is written to a table or schema while it is not in it")
+        case FilesSource():
+            path = redact_text(system.files.path)
+            yield NotChecked(path, "files that were replaced, shortened or deleted before they were read to their end")
+        case _:
+            yield NotChecked(system.title, "what the class has not given: only what was sent is counted")
+
+
+def _blocked(plane: SourcePlane) -> list[NotChecked]:
+    """What the source names that it can't read for now; that it does not answer, if it doesn't."""
+    try:
+        blockers = plane.source.waiting(plane.log.state.offsets).blockers
+    except CalveError as error:
+        return [NotChecked(plane.pipeline.reads, f"what is blocked there: {error.message}")]
+    return [NotChecked(each.where, each.why) for each in blockers]
 
 
 def _moved(plane: SourcePlane) -> list[str]:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from calve.sink_core.finding import NOTHING, PROVEN, VIOLATED, NotChecked
+
 SHOWN_PER_KIND = 20
 """Violations of one kind about one subject that are spelled out; the rest is counted."""
 
@@ -27,16 +29,9 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
-class NotChecked:
-    """A part of the proof that could not be made, and why."""
-
-    subject: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """The result. `proven` means that nothing that was checked is violated; `not_checked` bounds that claim.
+    """The result. `proven` means that nothing that was checked is violated; `not_checked` bounds that claim. `ran`:
+    something was published; else there is nothing to prove.
 
     `facts` counts what was looked at, `uncommitted` the batches per table that are published and not yet committed,
     `left_out` the violations per kind that are not spelled out. `since`: only batches planned then or later.
@@ -50,13 +45,20 @@ class VerifyReport:
     uncommitted: Mapping[str, int]
     left_out: Mapping[str, int]
     since: str | None = None
+    ran: bool = True
+
+    @property
+    def verdict(self) -> str:
+        if self.violations:
+            return VIOLATED
+        return PROVEN if self.ran else NOTHING
 
     @property
     def proven(self) -> bool:
-        return not self.violations
+        return self.verdict == PROVEN
 
     def to_json(self) -> dict[str, Any]:
-        return {"proven": self.proven, **asdict(self)}
+        return {"proven": self.proven, "verdict": self.verdict, **asdict(self)}
 
 
 class Evidence:
@@ -98,7 +100,7 @@ class Evidence:
         if self._on_progress is not None:
             self._on_progress(line)
 
-    def report(self, pipeline: str, *, deep: bool, since: str | None = None) -> VerifyReport:
+    def report(self, pipeline: str, *, deep: bool, since: str | None = None, ran: bool = True) -> VerifyReport:
         left_out: Counter[str] = Counter()
         for (kind, _), number in self._per_kind.items():
             left_out[kind] += max(0, number - SHOWN_PER_KIND)
@@ -111,4 +113,5 @@ class Evidence:
             uncommitted=dict(self.uncommitted),
             left_out=dict(+left_out),
             since=since,
+            ran=ran,
         )

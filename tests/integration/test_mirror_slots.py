@@ -13,7 +13,7 @@ from calve.sink_core.control.slots.events import GenerationStarted
 from calve.sink_core.error_codes.general import RETRIABLE
 from calve.sink_core.error_codes.kafka import UNCARRIABLE
 from calve.sink_core.errors import CalveError, RetriableError
-from calve.sink_core.mirror.copy import CopySpec, SlotResult, copy_slot
+from calve.sink_core.mirror.copy import CopyResult, CopySpec, copy_slot
 from calve.sink_core.mirror.events import RecordsCopied
 from calve.sink_core.tasks import InProcessTasks, Job, T, Task
 from calve.spark_jobs.tasks import SparkTasks
@@ -112,7 +112,7 @@ def die() -> None:
 
 
 def test_three_attempts_of_one_slot_at_once_copy_everything_once(mirror: MirrorFlow) -> None:
-    said: list[SlotResult | CalveError] = []
+    said: list[CopyResult | CalveError] = []
 
     def thrice(task: Task[Any], number: int) -> Any:
         def attempt() -> None:
@@ -126,14 +126,14 @@ def test_three_attempts_of_one_slot_at_once_copy_everything_once(mirror: MirrorF
             thread.start()
         for thread in threads:
             thread.join()
-        return SlotResult()
+        return CopyResult()
 
     report = mirror.run(Around(way=thrice))
     assert len(said) == 9
     # Whoever was fenced says so by its result, never by an error.
-    assert {type(each) for each in said} == {SlotResult}
+    assert {type(each) for each in said} == {CopyResult}
     # The last to come went on; if it ended before the others had begun, they found nothing left.
-    assert sum(not result.overtaken for result in said if isinstance(result, SlotResult)) >= 3
+    assert sum(not result.overtaken for result in said if isinstance(result, CopyResult)) >= 3
     assert mirror.assert_same() == report.records == 18_000
 
 

@@ -13,8 +13,10 @@ from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.control.pausing import pause
 from calve.sink_core.error_codes.files import START_GROUP, START_MIRROR
-from calve.sink_core.error_codes.kafka import KAFKA_SETTING, NO_SUCH_TOPIC
+from calve.sink_core.error_codes.kafka import KAFKA_SETTING, NEVER_COPIED, NO_SUCH_TOPIC
 from calve.sink_core.kafka.compat import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from calve.sink_core.mirror.status import status
+from calve.sink_core.mirror.verify import verify
 from calve.sink_core.offsets import TopicPartition
 from tests import support
 from tests.codes import raises
@@ -245,3 +247,30 @@ def test_a_mirror_back_begins_behind_what_the_other_wrote(kafka_topic: TopicFact
     back.run()
     for partition, expected in ((0, [b"1", b"2", b"3"]), (1, [b"4"])):
         assert support.consume(there.source, topic, partition=partition) == expected
+
+
+def test_topics_that_are_named_are_copied_or_refused_by_name(new_mirror: NewMirror) -> None:
+    mark = support.unique("n")
+    named = [f"{mark}-internal", f"{mark}.internal", f"{mark}.heartbeats", f"mm2-{mark}"]
+    mirror = new_mirror(*named)
+    for topic in named:
+        support.produce(mirror.source, support.create_topic(mirror.source, topic), [b"x"])
+    assert (mirror.run().ended, mirror.assert_same()) == ("caught up", 4)
+    for never in (f"orders.us.{mark}", f"calve.test.{mark}.control", "checkpoints.internal", "__consumer_offsets"):
+        refused = mirror.but(topics=(*named, never))
+        with raises(NEVER_COPIED, never):
+            refused.run()
+        with raises(NEVER_COPIED, never), refused.plane() as plane:
+            status(plane)
+
+
+def test_topics_that_a_pattern_meets_and_that_are_left_out_are_told(new_mirror: NewMirror) -> None:
+    mark = support.unique("n")
+    mirror = new_mirror(extra={"source": {"topics_regex": rf".*{mark}.*"}})
+    left = [f"{mark}.internal", f"us.{mark}.back", f"calve.test.{mark}.control"]
+    for topic in [f"{mark}.orders", *left]:
+        support.produce(mirror.source, support.create_topic(mirror.source, topic), [b"x"])
+    assert mirror.run().ended == "caught up"
+    with mirror.plane() as plane:
+        assert sorted(status(plane).left_out) == sorted(left)
+        assert sorted(each.subject for each in verify(plane).not_checked) == sorted(left)

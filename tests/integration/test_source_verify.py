@@ -12,12 +12,10 @@ from confluent_kafka.admin import AdminClient
 from dagster import DagsterInstance
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.files import NOT_RUN_YET
-from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED
+from calve.sink_core.errors import EXIT_DONE, EXIT_STOPPED
 from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.verify import SourceProof, verify
 from tests import support
-from tests.codes import says
 from tests.dagster_runs import run_of
 from tests.launch import calve
 from tests.source_flow import Made, all_sent, document, lines_of, write_offset
@@ -105,9 +103,16 @@ def test_what_the_command_says(made: Made) -> None:
 
 def test_a_source_that_has_not_run_has_nothing_to_prove(broker: Broker, tmp_path: Path) -> None:
     made = lines_of(broker, tmp_path)
-    said = calve("verify", made.file)
-    assert said.returncode == EXIT_BAD_INPUT
-    says(said.stdout + said.stderr, NOT_RUN_YET, made.pipeline.name)
+    for more in ((), ("--deep",)):
+        said = calve("verify", made.file, "--json", *more)
+        assert said.returncode == EXIT_STOPPED
+        assert json.loads(said.stdout) == {"proven": False, "verdict": "nothing-to-prove", "deep": bool(more)}
+
+
+def test_what_the_proof_can_not_see_is_named(made: Made) -> None:
+    shown = document("verify", made.file)
+    assert [each["subject"] for each in shown["not_checked"]] == ["tests.lines_source:Lines"]
+    assert shown["verdict"] == "proven"
 
 
 def test_the_jobs_of_proof_and_positions_in_dagster(made: Made, instance: DagsterInstance) -> None:

@@ -12,11 +12,13 @@ import pytest
 from pyiceberg.table import Table
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.errors import EXIT_STOPPED, CalveError
 from calve.sink_core.sink.status import StatusReport, status
 from calve.sink_core.sink.verify.proof import verify
 from calve.sink_core.tables.log.events import StartCommit
 from calve.sink_core.tables.proof import VerifyReport, Violation
 from tests import support
+from tests.launch import calve
 from tests.pipelines import Died, Flow, reached
 from tests.support import TopicFactory
 
@@ -81,6 +83,17 @@ def test_a_sound_pipeline_is_proven_to_its_last_offset(flow: Flow) -> None:
     assert set(report.uncommitted.values()) == {0}
     assert json.loads(json.dumps(report.to_json()))["proven"] is True
     assert lines
+
+
+def test_of_a_pipeline_that_has_not_run_there_is_nothing_to_prove(tmp_path: Path, broker: Broker) -> None:
+    flow = Flow.create(tmp_path, broker.bootstrap, "no-such-topic")
+    with pytest.raises(CalveError):
+        flow.run()
+    for deep in (False, True):
+        report = proof(flow, deep=deep)
+        assert (report.proven, report.verdict, report.violations) == (False, "nothing-to-prove", ())
+    said = calve("verify", flow.pipeline.path, "--deep", "--json")
+    assert (said.returncode, json.loads(said.stdout)["verdict"]) == (EXIT_STOPPED, "nothing-to-prove")
 
 
 def test_published_batches_are_proven_before_they_are_committed(flow: Flow) -> None:

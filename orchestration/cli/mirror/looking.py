@@ -97,6 +97,8 @@ def _say_status(report: MirrorStatus) -> None:
             say(said, style="red")
     if report.positions_pending:
         say("a slot holds a transaction open: the positions are not held against the control topic", style="yellow")
+    for topic, why in report.left_out.items():
+        say(f"not copied: {topic}: {why}")
     for blocker in report.blockers:
         say(f"blocked: {blocker}", style="yellow")
     for finding in report.findings:

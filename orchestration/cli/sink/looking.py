@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from calve.orchestration.cli.output import say, say_json, say_table, working
+from calve.orchestration.cli.output import say, say_json, say_table, say_verdict, working
 from calve.orchestration.wording import by_text, counted, dropped_text
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.errors import EXIT_STOPPED
@@ -115,6 +115,8 @@ def _say_status(report: StatusReport) -> None:
     for table in report.tables:
         if table.dropped:
             say(f"{table.table} has no column for {dropped_text(table.dropped)} in the last batches", style="yellow")
+    for topic, why in report.left_out.items():
+        say(f"{topic}: {why}")
     for misfit in report.misfits:
         say(str(misfit), style="red")
     for blocker in report.blockers:
@@ -151,4 +153,4 @@ def _say_proof(report: VerifyReport) -> None:
         say(f"{table}: {batches} batches published, not yet committed")
     say(", ".join(f"{number:,} {what}" for what, number in report.facts.items()))
     of = f" for what was planned since {report.since}" if report.since else ""
-    say(f"proven{of}" if report.proven else "NOT proven", style="green" if report.proven else "red")
+    say_verdict(report.verdict, f"proven{of}")

@@ -54,12 +54,13 @@ def source_keys(pipeline: Pipeline, source: Topics) -> list[dg.AssetKey]:
 
 def source_topics(pipeline: Pipeline, source: Topics, cluster: str) -> list[dg.AssetSpec]:
     """Written by others: external assets, observed by the sensor. They follow from what the pipelines of `fed_by`
-    write; topics that are found by their pattern from all of that.
+    write, each topic from that of its name as well: whether such a pipeline has found it by a pattern, and so has no
+    asset of it, is not known here.
     """
     found = [
         dg.AssetSpec(
             topic_key(pipeline, source, topic),
-            deps=[written_key(fed, topic) for fed in source.fed_by],
+            deps=[key for fed in source.fed_by for key in (written_key(fed, topic), copy_key(fed))],
             description=f"Kafka topic {topic} of cluster {cluster}.",
             kinds={"kafka"},
             metadata={"topic": topic, "cluster": cluster},

@@ -18,6 +18,8 @@ SHOWN = 20
 CHAIN = "chain"
 """The check by what `calve verify` proves without `--deep`, of kinds with slots."""
 
+NOT_RUN = "nothing to prove: it has not run"
+
 RETENTION_SHARE = 0.1
 """Warn when less than this share of a partition's log lies between its start and the next record to read."""
 
@@ -90,7 +92,8 @@ def chain(proof: Proof[Any], holds: str, numbers: Mapping[str, int], **details: 
     """What the proof of a kind with slots says; `holds` if it is one."""
     wrong = proof.every_fault
     text, left = "\n".join(wrong[:SHOWN]) or holds, max(0, len(wrong) - SHOWN)
-    return Verdict(proof.proven, text, numbers, details={**details, "faults_not_shown": left}, check=CHAIN)
+    bounds = {"faults_not_shown": left, "not_checked": [asdict(each) for each in proof.not_checked]}
+    return Verdict(proof.proven, text, numbers, details={**details, **bounds}, check=CHAIN)
 
 
 def retention(partitions: Iterable[PartitionStatus]) -> Verdict:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from calve.orchestration.dagster.common.verdicts import Check, Verdict, blockers_check, judged, lag, retention
+from calve.orchestration.dagster.common.verdicts import NOT_RUN, Check, Verdict, blockers_check, judged, lag, retention
 from calve.orchestration.wording import counted, dropped_text
 from calve.sink_core.config.sink import SinkObjectives
 from calve.sink_core.config.sink_pipeline import SinkPipeline
@@ -123,7 +123,8 @@ def dropped_fields(table: TableStatus) -> Verdict:
 def proof(pipeline: SinkPipeline, report: VerifyReport) -> Verdict:
     """The ledger is contiguous and adds up, and log, positions and tables agree with it."""
     of = f" of what was planned since {report.since}" if report.since else ""
-    text = "\n".join(_violations(report)) or f"every offset{of} was accounted for once"
+    holds = f"every offset{of} was accounted for once" if report.ran else NOT_RUN
+    text = "\n".join(_violations(report)) or holds
     details: dict[str, Any] = {
         "violations": [asdict(violation) for violation in report.violations],
         "violations_not_shown": dict(report.left_out),

@@ -56,6 +56,10 @@ class SlotPlane(ControlPlane[P, S]):
     def checkpoint_of(self, *, delete_below: int) -> SlotCheckpoint:
         """What stands for the log as it was read, once it is deleted up to there."""
 
+    def has_run(self) -> bool:
+        """Whether any generation was led, by the log as it is now."""
+        return self.read_only() and self.log.state.last_batch_id is not None
+
     def slot_spec(self, slot: int, generation: str) -> SlotSpec:
         """What a slot of a generation needs to write."""
         return SlotSpec(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from calve.sink_core.finding import PROVEN, VIOLATED, NotChecked
 from calve.sink_core.offsets import TopicPartition
 
 
@@ -35,15 +36,22 @@ Part = TypeVar("Part", bound=PartitionProof, covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof(Generic[Part]):
-    """`faults` are those of no single partition; `deep` says whether records were read again."""
+    """`faults` are those of no single partition; `deep` says whether records were read again. `not_checked` bounds what
+    is proven: of that it says nothing.
+    """
 
     partitions: tuple[Part, ...]
     faults: tuple[str, ...]
     deep: bool
+    not_checked: tuple[NotChecked, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        return VIOLATED if self.every_fault else PROVEN
 
     @property
     def proven(self) -> bool:
-        return not self.every_fault
+        return self.verdict == PROVEN
 
     @property
     def every_fault(self) -> list[str]:

@@ -23,7 +23,13 @@ from calve.sink_core.iceberg.create.tables import columns_shown, ensure_tables
 from calve.sink_core.iceberg.handles import Catalog
 from calve.sink_core.iceberg.lake.opened import IcebergLake
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from calve.sink_core.kafka.source import SAMPLE_RECORDS, describe_topics, sample_values, topics_like
+from calve.sink_core.kafka.source import (
+    SAMPLE_RECORDS,
+    control_topics_like,
+    describe_topics,
+    sample_values,
+    topics_like,
+)
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.rules import ALL, Rules
 from calve.sink_core.sink.loop.coordinator import Coordinator
@@ -162,6 +168,12 @@ class Session(ControlPlane[SinkPipeline, CommitState]):
             for topic in self.pipeline.topics:
                 self.pipeline.readings.of(topic)
         return self.pipeline.topics
+
+    def left_out(self) -> dict[str, str]:
+        """Topics that `topics_regex` matches and that are not read, by name with why."""
+        pattern = self.pipeline.config.source.topics_regex
+        found = control_topics_like(self.admin, pattern, timeout_s=ADMIN_TIMEOUT_S) if pattern else ()
+        return dict.fromkeys(found, "not read: it is a control topic")
 
     def sample_values(self, topics: Collection[str] | None = None) -> dict[str, list[bytes]]:
         """Values of some records of the source topics, or of some of them, by topic: the columns of a new table can be

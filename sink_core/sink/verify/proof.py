@@ -46,7 +46,8 @@ def verify(
         if deep:
             proof.deep()
     shown = since.shown(since_ms) if since_ms is not None else None
-    return evidence.report(session.pipeline.name, deep=deep, since=shown)
+    ran = session.log.state.last_publish is not None
+    return evidence.report(session.pipeline.name, deep=deep, since=shown, ran=ran)
 
 
 class _Proof:

@@ -130,6 +130,8 @@ def unchanged(read: Callable[[], tuple[object, Finding | None]]) -> Finding | No
 
 def _topics(session: Session, evidence: Evidence) -> dict[str, Topic]:
     names = session.source_topics()
+    for topic, why in session.left_out().items():
+        evidence.skipped(topic, why)
     try:
         return describe_topics(session.admin, names, timeout_s=ADMIN_TIMEOUT_S)
     except ConfigError as error:

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from calve.sink_core.config.references import redact_text, without_user_info
+from calve.sink_core.config.urls import encoded
 from calve.sink_core.error_codes.source import (
     DATABASE_LACKS,
     DATABASE_REFUSED,
@@ -59,7 +60,7 @@ def connected(url: str, options: str = "") -> connection:
     """A connection to `postgresql://…`, whose texts are those of `values.py`. Raises ConfigError without psycopg2."""
     session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
     return _driver().connect(
-        url.replace("postgresql+psycopg2://", "postgresql://", 1),
+        encoded(url.replace("postgresql+psycopg2://", "postgresql://", 1)),
         connect_timeout=CONNECT_S,
         application_name="calve",
         options=f"{session} {options}",
@@ -69,7 +70,10 @@ def connected(url: str, options: str = "") -> connection:
 
 @contextmanager
 def reported(url: str) -> Generator[None]:
-    """Raise what an error of PostgreSQL means: Unreachable, RetriableError, or ConfigError for what it refuses."""
+    """Raise what an error of PostgreSQL means: Unreachable, RetriableError, or ConfigError for what it refuses.
+
+    Without the driver's own, whose words nobody has looked through for secrets.
+    """
     driver = _driver()
     from psycopg2 import errors
 
@@ -77,21 +81,21 @@ def reported(url: str) -> Generator[None]:
         yield
     except driver.Error as error:
         said = (error.diag.message_primary or str(error)).strip()
-        where = f"database {without_user_info(url)}: {redact_text(said)}"
+        where = f"database {without_user_info(encoded(url))}: {redact_text(said)}"
         if isinstance(error, errors.ObjectInUse):
             hint = "end the session that it names, if it is none of Calve's; run again"
-            raise RetriableError(where, hint=hint, code=SLOT_IN_USE) from error
+            raise RetriableError(where, hint=hint, code=SLOT_IN_USE) from None
         if isinstance(error, errors.QueryCanceled):
             hint = "a slot waits for all transactions that write at the moment: end those that are open, run again"
-            raise RetriableError(where, hint=hint, code=SLOT_IN_USE) from error
+            raise RetriableError(where, hint=hint, code=SLOT_IN_USE) from None
         if isinstance(error, driver.OperationalError | driver.InterfaceError):
-            raise Unreachable(where, hint="is it up, and are address and user right?", code=NO_DATABASE) from error
+            raise Unreachable(where, hint="is it up, and are address and user right?", code=NO_DATABASE) from None
         if isinstance(error, errors.InsufficientPrivilege):
             hint = "GRANT SELECT ON the table TO the user; for a log also ALTER ROLE the user REPLICATION"
-            raise ConfigError(where, hint=hint, code=DATABASE_RIGHTS) from error
+            raise ConfigError(where, hint=hint, code=DATABASE_RIGHTS) from None
         if isinstance(error, errors.UndefinedObject):
-            raise ConfigError(where, hint="make what it names", code=DATABASE_LACKS) from error
-        raise ConfigError(where, hint="docs/sources.md says what PostgreSQL needs", code=DATABASE_REFUSED) from error
+            raise ConfigError(where, hint="make what it names", code=DATABASE_LACKS) from None
+        raise ConfigError(where, hint="docs/sources.md says what PostgreSQL needs", code=DATABASE_REFUSED) from None
 
 
 def _driver() -> ModuleType:

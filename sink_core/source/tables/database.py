@@ -21,6 +21,7 @@ from sqlalchemy.exc import (
 
 from calve.sink_core.config.error_text import describe
 from calve.sink_core.config.references import without_user_info
+from calve.sink_core.config.urls import encoded
 from calve.sink_core.error_codes.source import DATABASE_REFUSED, NO_DATABASE, NO_DRIVER, NO_TABLE_TO_ASK
 from calve.sink_core.errors import ConfigError, Unreachable
 
@@ -37,8 +38,8 @@ class Database:
 
     def __init__(self, url: str) -> None:
         """Raises ConfigError for an address that is none, and for a driver that is not installed."""
-        self._shown = without_user_info(url)
-        self._engine = _engine(url, self._shown)
+        self._shown = without_user_info(encoded(url))
+        self._engine = _engine(encoded(url), self._shown)
 
     @property
     def dialect(self) -> str:

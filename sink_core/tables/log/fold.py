@@ -28,5 +28,6 @@ SINK = Fold(
         EventType(TableCheckpoint, schemas.CHECKPOINT, CommitState.take_checkpoint),
         EventType(CheckpointPart, schemas.CHECKPOINT_PART, CommitState.take_part),
     ),
+    kind="sink",
     reader_version=READER_VERSION,
 )

@@ -9,11 +9,11 @@ import fastavro
 import pytest
 
 from calve.sink_core.control.container import Containers
-from calve.sink_core.control.schemas import MIN_READER_KEY, RESUMED, of_event
+from calve.sink_core.control.schemas import KIND_KEY, MIN_READER_KEY, RESUMED, of_event
 
 NAME = "RESUMED"
 SCHEMA = of_event(NAME, RESUMED)
-CONTAINERS = Containers({NAME: SCHEMA})
+CONTAINERS = Containers({NAME: SCHEMA}, "toy")
 RECORD: dict[str, Any] = {"event_id": "e", "pipeline_id": "p", "written_at_ms": 1, "calve_version": "1", "by": "me"}
 
 
@@ -26,9 +26,9 @@ def container(*records: dict[str, Any], codec: str = "deflate") -> bytes:
 def test_what_is_packed_is_what_fastavro_writes_and_reads() -> None:
     value = CONTAINERS.packed(NAME, RECORD, min_reader=3)
     reader = fastavro.reader(io.BytesIO(value))
-    assert (reader.metadata[MIN_READER_KEY], list(reader)) == ("3", [RECORD])
+    assert (reader.metadata[MIN_READER_KEY], reader.metadata[KIND_KEY], list(reader)) == ("3", "toy", [RECORD])
     found = CONTAINERS.opened(value)
-    assert (found.name, found.min_reader, found.record()) == (NAME, 3, RECORD)
+    assert (found.name, found.min_reader, found.kind, found.record()) == (NAME, 3, "toy", RECORD)
 
 
 @pytest.mark.parametrize("codec", ["deflate", "null"])

@@ -12,7 +12,8 @@ from pydantic import Field
 from calve.orchestration.dagster.common.checks import metadata_of
 from calve.orchestration.dagster.common.names import VERIFY
 from calve.orchestration.dagster.common.operations.job import Operation, Told, Work
-from calve.orchestration.dagster.common.verdicts import Verdict
+from calve.orchestration.dagster.common.verdicts import NOT_RUN, Verdict
+from calve.sink_core.finding import NOTHING
 
 if TYPE_CHECKING:
     from calve.sink_core.control.slots.plane import SlotPlane
@@ -64,7 +65,8 @@ def proving(
     """
 
     def work(at: Work[SlotPlane[Any, Any]], config: ProofConfig) -> Generator[Told, None, dict[str, Any]]:
-        at.plane.read_only()
+        if not at.plane.has_run():
+            raise dg.Failure(NOT_RUN, metadata={"proven": False, "verdict": NOTHING}, allow_retries=False)
         proof: Proof[Any] = resolve_name(verify)(at.plane, deep=config.deep, on_progress=at.say)
         verdict = chain(proof)
         at.say(verdict.text)

@@ -41,6 +41,7 @@ KIND: Fold[State] = Fold(
         EventType(Moved, SLOT_COMMITTED, SlotState.commit_slot),
         EventType(SlotCheckpoint, SLOT_CHECKPOINT, SlotState.restore_slots),
     ),
+    kind="moved",
 )
 
 

@@ -33,8 +33,8 @@ def test_source_topics_lead_over_the_copy_to_remote_topics(tmp_path: Path) -> No
     deps = {key: {dep.asset_key.to_user_string() for dep in spec.deps} for key, spec in specs.items()}
     read = {"m/shop_orders_topic", "m/returns_topic", "m/matching_topics"}
     assert deps == {
-        "m/shop_orders_topic": {"before/shop.orders"},
-        "m/returns_topic": {"before/returns"},
+        "m/shop_orders_topic": {"before/shop.orders", "before/copy"},
+        "m/returns_topic": {"before/returns", "before/copy"},
         "m/matching_topics": {"before/copy"},
         "m/copy": read,
         "m/eu.shop.orders": {"m/copy"},
@@ -42,6 +42,18 @@ def test_source_topics_lead_over_the_copy_to_remote_topics(tmp_path: Path) -> No
         # Stubs, of a pipeline that is not loaded here.
         **{stub: set[str]() for stub in ("before/copy", "before/returns", "before/shop.orders")},
     }
+
+
+def test_what_a_mirror_found_by_a_pattern_leads_on_to_who_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    first = made(tmp_path / "first", topics_regex="shop.*")
+    file = tmp_path / "next.yaml"
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(CONNECTIONS))
+    source = {"kafka": "us", "topics": ["eu.shop.orders"], "fed_by": ["m"]}
+    file.write_text(yaml.safe_dump({"name": "n", "kind": "mirror", "source": source, "target": {"kafka": "eu"}}))
+    graph = dg.Definitions.merge(first, build_pipeline_defs(load_pipeline(file))).get_repository_def().asset_graph
+    above = {key.to_user_string() for key in graph.get_ancestor_asset_keys(dg.AssetKey(["n", "copy"]))}
+    assert {"m/matching_topics", "m/copy", "n/eu_shop_orders_topic"} <= above
 
 
 def test_it_has_the_jobs_of_every_kind_and_none_of_a_sink_alone(tmp_path: Path) -> None:
