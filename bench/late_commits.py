@@ -60,6 +60,7 @@ class Reader:
             while not over.is_set() or time.monotonic() < quiet_since + 2 * LONGEST_S + 2:
                 for work in source.plan(stored, Limits(MANY, MANY)):
                     for rows in source.read(work):
+                        assert isinstance(rows, Rows), rows
                         self._take(rows, versions)
                         stored[work.partition] = rows.offset
                         quiet_since = time.monotonic() if rows.records else quiet_since

@@ -6,17 +6,23 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import sqlalchemy as sa
+import yaml
 
-from calve.sink_core.source.base import Limits, Record
+from calve.orchestration.local.broker import Broker
+from calve.sink_core.control.status import Blocker
+from calve.sink_core.source.base import BadRow, Limits, Record
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.opening import OpenedSource, SourceSpec
 from calve.sink_core.source.systems import TABLES
+from tests import support
 from tests.postgres import program
 
 MANY = 1_000_000
@@ -24,12 +30,14 @@ _PATIENCE_S = 60.0
 
 
 class Asking:
-    """One source of tables, and the offsets that were stored for it."""
+    """One source of tables, and the offsets that were stored for it. `bad` and `blockers` are those of all plans."""
 
     def __init__(self, url: str, *tables: dict[str, Any], topics: str = "{schema}.{table}", **options: Any) -> None:
         given = {"url": url, "topics": topics, "tables": list(tables), **options}
         self.source = OpenedSource(SourceSpec(TABLES, given))
         self.stored = dict[FlatMap, FlatMap]()
+        self.bad = list[BadRow]()
+        self.blockers = list[Blocker]()
 
     def __enter__(self) -> Self:
         return self
@@ -42,7 +50,11 @@ class Asking:
         found = list[Record]()
         for work in self.source.plan(self.stored, Limits(most, MANY)):
             for rows in self.source.read(work):
+                if isinstance(rows, Blocker):
+                    self.blockers.append(rows)
+                    continue
                 found.extend(rows.records)
+                self.bad.extend(rows.bad)
                 self.stored[work.partition] = rows.offset
         return found
 
@@ -61,8 +73,65 @@ class Asking:
         seen = self.source.waiting(self.stored)
         return seen.records, seen.what
 
+    def held(self) -> Sequence[Blocker]:
+        """What is not read that is there."""
+        return self.source.waiting(self.stored).blockers
+
     def offset(self, table: str) -> dict[str, Any]:
         return dict(self.stored[FlatMap({"table": table})])
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A pipeline of tables by query into a broker's topics."""
+
+    broker: Broker
+    folder: Path
+    url: str
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @classmethod
+    def of(cls, broker: Broker, url: str, directory: Path) -> Shop:
+        (folder := directory / support.unique("shop").replace("-", "_")).mkdir()
+        connections = {
+            "deployment": "test",
+            "kafka": {"here": {"bootstrap.servers": broker.bootstrap}},
+            "database": {"shop": {"url": url}},
+        }
+        (folder / "connections.yaml").write_text(yaml.safe_dump(connections))
+        return cls(broker, folder, url)
+
+    def file(self, *tables: dict[str, Any], **config: Any) -> Path:
+        """A pipeline's file."""
+        written = {
+            "name": self.name,
+            "kind": "source",
+            "source": {"database": "shop", "tables": list(tables)},
+            "target": {"kafka": "here", "partitions": 1, "topics": f"{self.name}.{{schema}}.{{table}}"},
+            "batch": dict(support.SHORT_CUT),
+            **config,
+        }
+        (self.folder / "source.yaml").write_text(yaml.safe_dump(written))
+        return self.folder / "source.yaml"
+
+    def records(self, table: str) -> list[tuple[Any, Any]]:
+        """Keys and values of a table's topic."""
+        found = support.messages(self.broker.bootstrap, f"{self.name}.{table}")
+        return [(json.loads(each.key() or b"null"), json.loads(each.value() or b"null")) for each in found]
+
+    def letters(self) -> list[tuple[dict[str, str], bytes]]:
+        """Headers and values of its dead letters."""
+        found = support.messages(self.broker.bootstrap, f"{self.name}.dead")
+        return [
+            ({name: bytes(value or b"").decode() for name, value in each.headers() or ()}, each.value() or b"")
+            for each in found
+        ]
+
+    def do(self, *statements: str) -> None:
+        given(self.url, *statements)
 
 
 @contextmanager

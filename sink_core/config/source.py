@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Literal, Self
 
@@ -9,10 +10,10 @@ from pydantic import Field, model_validator
 
 from calve.sink_core.config.common import PipelineConfig
 from calve.sink_core.config.connections import KafkaChoice, Name
-from calve.sink_core.config.fields import TopicName
+from calve.sink_core.config.fields import TOPIC_NAME, TopicName
 from calve.sink_core.config.mirror import MOST_PIECE_S
 from calve.sink_core.config.model import Location, Model, Property, Text, refuse_at
-from calve.sink_core.config.source_systems import SCHEMA, TABLE, ClassSource, DatabaseSource, SourceSystem
+from calve.sink_core.config.source_systems import SCHEMA, TABLE, ClassSource, DatabaseSource, SourceSystem, topic_of
 from calve.sink_core.config.units import MIB, SECOND, Bytes, Duration
 
 
@@ -151,6 +152,8 @@ class SourceConfig(PipelineConfig):
         elif TABLE not in self.topic_names:
             text = "would put rows of all tables into one topic; write {schema} and {table} where their names belong"
             problems.append((("target", "topics"), text, target.topics))
+        else:
+            problems += self._wrong_topics(self.source)
         if target.value is not None:
             if (target.value.type == "avro") != (target.value.registry is not None):
                 text = "type: avro needs a registry" if target.value.registry is None else "type: json takes none"
@@ -165,6 +168,18 @@ class SourceConfig(PipelineConfig):
             problems.append((("offsets", "migrate_from"), "is offsets.topic itself", self.offsets.migrate_from))
         refuse_at("SourceConfig", problems)
         return self
+
+    def _wrong_topics(self, source: DatabaseSource) -> Iterator[tuple[Location, str, object]]:
+        """Tables by query that no topic can be called after, or that would share one."""
+        tables = dict[str, str]()
+        for number, each in enumerate(source.tables):
+            at = ("source", "tables", number, "table")
+            topic = topic_of(self.topic_names, *each.table.split(".", 1))
+            if not re.match(TOPIC_NAME, topic) or topic in (".", ".."):
+                yield at, f"no topic can be called {topic!r}: change target.topics", each.table
+            elif (other := tables.setdefault(topic, each.table)) != each.table:
+                text = f"{topic} is the topic of {other}: write {{schema}} and {{table}} apart in target.topics"
+                yield at, text, each.table
 
     def connections(self) -> Iterator[tuple[Location, object]]:
         yield ("target", "kafka"), self.target.kafka

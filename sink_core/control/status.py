@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from calve.sink_core.control.state import AnyState
+from calve.sink_core.errors import CalveError
 from calve.sink_core.offsets import Offsets, Positions
 
 
@@ -70,6 +71,11 @@ class Blocker:
     why: str
     hint: str = ""
     since_ms: int | None = None
+
+    @classmethod
+    def of(cls, where: str, error: CalveError, since_ms: int | None = None) -> Blocker:
+        """What stands alone by an error of its own."""
+        return cls(where, f"{error.message} [{error.code}]", error.hint, since_ms)
 
     def __str__(self) -> str:
         since = f", since {iso(self.since_ms)}" if self.since_ms is not None else ""

@@ -47,6 +47,27 @@ WHOLE_TOO_LONG = ErrorCode(
     "What a source reads at once, such as the snapshot of a table, is one transaction. Nothing of it was stored.",
     "Read what is there in parts: by another pipeline with `tables`, `by: timestamp` or `incrementing`.",
 )
+TOO_LARGE_FOR_TOPIC = ErrorCode(
+    "CLV-7108",
+    "A record is larger than its topic takes",
+    (
+        "Compressed it has more bytes than the topic's `max.message.bytes`. It becomes a dead letter that names table "
+        "or file, size and setting; without a topic for dead letters it stops the pipeline. Nothing of its transaction "
+        "was stored then."
+    ),
+    "Raise `max.message.bytes` of the topic (`target.config` sets it where Calve makes the topic), or set "
+    "`dead_letters: {topic: …}`.",
+)
+SOURCE_AWAY = ErrorCode(
+    "CLV-7109",
+    "A source's system does not answer",
+    (
+        "Its class raised an error of the operating system: a connection that was refused or lost, a time-out, a file "
+        "that can't be opened. Nothing of the transaction was stored; Dagster tries again, later each time."
+    ),
+    "See the error it raised. A class says by `calve.RetriableError` and `calve.TerminalError` what may go through "
+    "later and what needs a person.",
+)
 NO_TABLE_TO_ASK = ErrorCode(
     "CLV-7116",
     "A table or a column is not in the database",
@@ -90,7 +111,10 @@ TABLE_NOT_TAKEN = ErrorCode(
 DATABASE_RIGHTS = ErrorCode(
     "CLV-7128",
     "The user of a database lacks a right",
-    "Reading a log needs REPLICATION, reading rows SELECT on the table and USAGE on its schema.",
+    (
+        "Reading a log needs REPLICATION, reading rows SELECT on the table and USAGE on its schema. Where row-level "
+        "security holds for the user, rows that its policies hide would be missing without a word: it needs BYPASSRLS."
+    ),
     "Grant what the message names. Some clouds have a role for REPLICATION, such as `rds_replication`.",
 )
 DATABASE_LACKS = ErrorCode(
@@ -146,6 +170,18 @@ FILE_COMPRESSED = ErrorCode(
     "A file is compressed",
     "Lines are read from the byte where the last run ended, which a compressed file doesn't have. Parquet may be.",
     "Have files that are not compressed, or leave these out by the pattern in `source.files.path`.",
+)
+FILE_NAME = ErrorCode(
+    "CLV-7115",
+    "A file's name is no UTF-8",
+    "Source partitions and offsets are JSON, as Kafka Connect has them, which has no such text. All others are read.",
+    "Give the file another name.",
+)
+FILE_FORBIDDEN = ErrorCode(
+    "CLV-7119",
+    "A file may not be read",
+    "Its file system doesn't let the user who runs Calve open it. All others are read.",
+    "Grant the user reading, or leave the file out by the pattern in `source.files.path`.",
 )
 FILE_RECORD_TOO_LONG = ErrorCode(
     "CLV-7112",

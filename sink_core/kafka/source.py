@@ -312,6 +312,26 @@ def largest_batch(admin: AdminClient, topic: str, *, timeout_s: float) -> int:
     return int(answered(future, doing, timeout_s)["max.message.bytes"].value)
 
 
+def largest_batches(admin: AdminClient, topics: Iterable[str], *, timeout_s: float) -> dict[str, int]:
+    """The `max.message.bytes` of each topic whose configuration may be read."""
+    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+    if not resources:
+        return {}
+    doing = "reading topic configurations"
+    with reported(doing):
+        futures = admin.describe_configs(resources, request_timeout=timeout_s)
+    found = dict[str, int]()
+    for resource, future in futures.items():
+        try:
+            entries = answered(future, f"{doing}: {resource.name}", timeout_s)
+        except ConfigError as error:
+            if said(error, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+                continue
+            raise
+        found[resource.name] = int(entries["max.message.bytes"].value)
+    return found
+
+
 def _timestamp_types(admin: AdminClient, names: Iterable[str], timeout_s: float) -> dict[str, int]:
     """Per topic; CreateTime, which promises less, where the topic's configuration may not be read."""
     with reported("reading topic configurations"):

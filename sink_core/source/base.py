@@ -28,7 +28,9 @@ Update = Mapping[FlatMap, FlatMap | None]
 
 
 class Record(NamedTuple):
-    """A record for Kafka. `partition` None is that of the key, `timestamp_ms` None the time of sending."""
+    """A record for Kafka. `partition` None is that of the key, `timestamp_ms` None the time of sending. `where` is the
+    place that a dead letter names if the topic does not take it, beside its source partition.
+    """
 
     topic: str
     key: bytes | None
@@ -36,6 +38,7 @@ class Record(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]] = ()
     timestamp_ms: int | None = None
     partition: int | None = None
+    where: FlatMap | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +132,13 @@ class Topic:
 
 
 class Source(Protocol):
-    """A system to read from. Methods raise CalveErrors for what they find wrong, or errors of their own, which stop the
-    run and name the source. `check(self) -> None` may be there too: `calve check` calls it to try what reading needs.
+    """A system to read from.
+
+    Methods raise RetriableError for what may go through later, TerminalError and its kinds for what needs a person.
+    Errors that are no CalveError stop the run and name the source: OSError, of which ConnectionError and TimeoutError
+    are, is taken for the first kind, all else for the second.
+
+    `check(self) -> None` may be there too: `calve check` calls it to try what reading needs.
     """
 
     @property
@@ -152,8 +160,12 @@ class Source(Protocol):
         """What is to be read next; empty if nothing waits. A source partition is in at most one `Work`."""
         ...
 
-    def read(self, work: Work) -> Iterator[Rows]:
-        """Its records, in order, up to the bound. Each `Rows` may end a transaction."""
+    def read(self, work: Work) -> Iterator[Rows | Blocker]:
+        """Its records, in order, up to the bound. Each `Rows` may end a transaction.
+
+        A `Blocker` ends it: this partition can't be read on for now, and all others are. Of `whole` work nothing then
+        counts.
+        """
         ...
 
     def update_offsets(self, pending: Stored) -> Update | None:

@@ -21,7 +21,7 @@ from calve.sink_core.control.keep_alive import is_due
 from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.control.shares import dealt
 from calve.sink_core.control.slots.leading import Led, Wanted
-from calve.sink_core.control.slots.slot import SlotResult, SlotSpec, unexplained
+from calve.sink_core.control.slots.slot import BATCH_BYTES, SlotResult, SlotSpec, unexplained
 from calve.sink_core.control.status import Blocker
 from calve.sink_core.error_codes.source import NOT_EXACTLY_ONCE
 from calve.sink_core.errors import CalveError, ConfigError
@@ -30,7 +30,7 @@ from calve.sink_core.findings import SOURCE_OFFSET_MOVED
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import NewTopic
 from calve.sink_core.kafka.creation import config_text, create_missing
-from calve.sink_core.kafka.source import existing_topic_ids
+from calve.sink_core.kafka.source import existing_topic_ids, largest_batches
 from calve.sink_core.source.base import Limits, Stored, Support, Waiting, Work
 from calve.sink_core.source.events import RowsSent, Written
 from calve.sink_core.source.flat_map import FlatMap, Primitive
@@ -101,6 +101,8 @@ class Sender:
         self._progress = on_progress or (lambda _progress: None)
         self._found: Stored | None = None
         self._until: Primitive = None
+        self._stuck = dict[FlatMap, Blocker]()
+        self._names: Sequence[str] = ()
         self.blockers: Sequence[Blocker] = ()
         self.lag = 0
         """Records that were waiting at the last look, as far as the source knows."""
@@ -124,8 +126,15 @@ class Sender:
 
     def _look(self, stored: Stored) -> Waiting:
         waiting = self._plane.source.waiting(stored)
-        self.lag, self.blockers = waiting.records, waiting.blockers
+        self.lag = waiting.records if not self._stuck or self._plan(stored) else 0
+        self.blockers = tuple(dict.fromkeys((*waiting.blockers, *self._stuck.values())))
         return waiting
+
+    def _plan(self, stored: Stored) -> tuple[Work, ...]:
+        """What is to be read next, without what a task of this run could not read on."""
+        return tuple(
+            work for work in self._plane.source.plan(stored, self._limits) if work.partition not in self._stuck
+        )
 
     def go_on(self) -> None:
         self._until = None
@@ -136,13 +145,13 @@ class Sender:
         A generation that another has overtaken is reported with what it committed.
         """
         begun, seconds = time.monotonic(), dict[str, float]()
-        state, source = self._plane.log.refresh(), self._plane.source
+        state = self._plane.log.refresh()
         if self.paused:
             return None
         known = self._known(state)
         waiting = self._look(known)
         self._until = self._until or waiting.until
-        work = source.plan(known, self._limits)
+        work = self._plan(known)
         connect = self._config.connect
         # What Kafka Connect has moved is known behind a fence only, so that a run looks there once.
         news = connect is not None and self._found is None
@@ -178,6 +187,7 @@ class Sender:
         names = [topic.name for topic in topics]
         if self._config.dead_letters is not None:
             names.append(self._config.dead_letters.topic)
+        self._names = names
         there = existing_topic_ids(self._plane.admin, names, timeout_s=ADMIN_TIMEOUT_S)
         stated = {key: config_text(value) for key, value in target.config.items()}
         by_name = {topic.name: topic for topic in topics}
@@ -211,7 +221,7 @@ class Sender:
             self._plane.source.acknowledge(stored)
             if is_due(led.state, time.time_ns() // 1_000_000):
                 self._plane.keep_positions(led)
-            work = self._plane.source.plan(stored, self._limits)
+            work = self._plan(stored)
             # One slot also where nothing is to be read: offsets may move without records.
             given = by_slot(work, led.slots)
             seconds["plan"] = time.monotonic() - begun
@@ -224,6 +234,9 @@ class Sender:
             task, job = partial(send_slot, self._spec(led.generation, given)), self._plane.job(led.generation, parts)
             results = tasks.run(task, len(given), records=size, job=job)
             by = tasks.written_by(len(given), records=size)
+            stuck = {at: blocker for result in results for at, blocker in result.blockers.items()}
+            self._stuck.update((FlatMap.parsed(at), blocker) for at, blocker in stuck.items())
+            why = "; ".join(f"blocked: {blocker}" for blocker in stuck.values())
         except CalveError as error:
             failed, why = error, error.message
         finally:
@@ -276,25 +289,29 @@ class Sender:
     def _spec(self, generation: str, given: Sequence[tuple[Work, ...]]) -> SendSpec:
         pipeline, transaction = self._plane.pipeline, self._config.transaction
         letters = self._config.dead_letters
+        largest = largest_batches(self._plane.admin, self._names, timeout_s=ADMIN_TIMEOUT_S)
         return SendSpec(
             pipeline_id=self._plane.pipeline_id,
             source=spec_of(pipeline),
-            slots=tuple(self._slot_spec(number, generation, each) for number, each in enumerate(given)),
+            slots=tuple(self._slot_spec(number, generation, each, largest) for number, each in enumerate(given)),
             work=tuple(given),
             connector=pipeline.connector,
             offsets_topic=pipeline.offsets_topic,
             offset_keys=dict(self._plane.offsets.keys),
             offset_ends=dict(self._plane.offsets.ends),
             dead_letters=letters.topic if letters else None,
+            largest=largest,
             max_bytes=transaction.max_bytes,
             interval_s=transaction.interval if transaction.boundary == "interval" else None,
         )
 
-    def _slot_spec(self, number: int, generation: str, work: Sequence[Work]) -> SlotSpec:
+    def _slot_spec(self, number: int, generation: str, work: Sequence[Work], largest: Mapping[str, int]) -> SlotSpec:
         spec = self._plane.slot_spec(number, generation)
-        if not any(each.whole for each in work):
-            return spec
-        return replace(spec, producer={**spec.producer, "transaction.timeout.ms": round(WHOLE_S * 1000)})
+        # A batch of several records is never larger than a topic takes: a single one is looked at when it is sent.
+        producer = {**spec.producer, "batch.size": min(BATCH_BYTES, *largest.values()) if largest else BATCH_BYTES}
+        if any(each.whole for each in work):
+            producer["transaction.timeout.ms"] = round(WHOLE_S * 1000)
+        return replace(spec, producer=producer)
 
 
 def refuse_unless_exactly_once(pipeline: SourcePipeline, support: Support) -> None:

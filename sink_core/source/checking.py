@@ -17,7 +17,7 @@ from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.state import SOURCE
 from calve.sink_core.source.systems import spec_of
 
-WRITE_TOPIC = (AclOperation.CREATE, AclOperation.WRITE, AclOperation.DESCRIBE)
+WRITE_TOPIC = (AclOperation.CREATE, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
 READ_OFFSETS = (AclOperation.READ, AclOperation.DESCRIBE)
 USE_OFFSETS = (AclOperation.CREATE, AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any, cast
 
-Form = Callable[[Any], Any]
-"""What makes a driver's value one that JSON has."""
-
+_FINER = re.compile(r"[.,]\d{7}").search
 _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
@@ -27,6 +26,11 @@ def compact(values: Mapping[str, Any]) -> bytes:
         # NaN and Infinity, for which the encoder asks nobody.
         text = _JSON.encode(plain(values))
     return text.encode()
+
+
+def token(value: Any) -> bytes:
+    """JSON of one value that is as `plain` has it. Raises ValueError for a text that is no Unicode."""
+    return _JSON.encode(value).encode()
 
 
 def plain(value: Any) -> Any:
@@ -56,16 +60,22 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def moment(text: Any) -> Any:
-    """ISO 8601 of a time as a database writes it; what Python has no time for stays as it is, such as `infinity`."""
+def moment(value: Any) -> Any:
+    """ISO 8601 of a time as a database has it; what Python has no time for stays as it is, such as `infinity`, and
+    what has more digits than a time of Python.
+    """
     try:
-        return _iso(datetime.fromisoformat(text))
-    except (ValueError, TypeError):
-        return plain(text)
+        return plain(value) if _FINER(value) else _iso(datetime.fromisoformat(value))
+    except (ValueError, TypeError, OverflowError):
+        return plain(value)
 
 
 def _iso(value: datetime) -> str:
-    return value.isoformat() if value.tzinfo is None else value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    try:
+        return value.isoformat() if value.tzinfo is None else value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        # In UTC it is before the year 1 or behind the year 9999.
+        return value.isoformat()
 
 
 # Made once: json.dumps makes one for each call.

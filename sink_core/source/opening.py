@@ -9,8 +9,9 @@ from pkgutil import resolve_name
 from typing import Any, TypeVar, cast
 
 from calve.sink_core.config.references import resolve
-from calve.sink_core.error_codes.source import NO_SOURCE_CLASS, SOURCE_BROKE_RULES, SOURCE_FAILED
-from calve.sink_core.errors import CalveError, ConfigError, ProtocolError, TerminalError
+from calve.sink_core.control.status import Blocker
+from calve.sink_core.error_codes.source import NO_SOURCE_CLASS, SOURCE_AWAY, SOURCE_BROKE_RULES, SOURCE_FAILED
+from calve.sink_core.errors import CalveError, ConfigError, ProtocolError, RetriableError, TerminalError
 from calve.sink_core.source.base import (
     BadRow,
     Limits,
@@ -44,8 +45,8 @@ class SourceSpec:
 class OpenedSource:
     """A source whose answers are what they must be; use as a context manager.
 
-    Every method raises what the source raised, if that is a CalveError, else TerminalError naming the class; and
-    ProtocolError for an answer that breaks a rule of `Source`.
+    Every method raises what the source raised, if that is a CalveError, else RetriableError for an OSError and
+    TerminalError for any other, naming the class; and ProtocolError for an answer that breaks a rule of `Source`.
     """
 
     def __init__(self, spec: SourceSpec) -> None:
@@ -113,13 +114,16 @@ class OpenedSource:
             seen.add(work.partition)
         return tuple(found)
 
-    def read(self, work: Work) -> Iterator[Rows]:
+    def read(self, work: Work) -> Iterator[Rows | Blocker]:
         with self._heard(f"reading {work.partition.json}"):
             rows = iter(self._source.read(work))
         while True:
             with self._heard(f"reading {work.partition.json}"):
                 found = next(rows, None)
             if found is None:
+                return
+            if isinstance(found, Blocker):
+                yield found
                 return
             self._check(_typed(found, Rows, self._type, "read()"))
             yield found
@@ -180,7 +184,10 @@ class OpenedSource:
     def _failed(self, doing: str, error: Exception) -> CalveError:
         if isinstance(error, CalveError):
             return error
-        return TerminalError(f"source {self._type}: {doing}: {type(error).__name__}: {error}", code=SOURCE_FAILED)
+        said = f"source {self._type}: {doing}: {type(error).__name__}: {error}"
+        if isinstance(error, OSError):
+            return RetriableError(said, hint="run again once its system answers", code=SOURCE_AWAY)
+        return TerminalError(said, code=SOURCE_FAILED)
 
     def _broke(self, what: str) -> ProtocolError:
         return ProtocolError(f"source {self._type}: {what}", hint="correct the source", code=SOURCE_BROKE_RULES)

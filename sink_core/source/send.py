@@ -14,10 +14,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from confluent_kafka import KafkaError, Message
 
 from calve.sink_core.control.slots.slot import Overtaken, Slot, SlotResult, SlotSpec
-from calve.sink_core.error_codes.source import BAD_ROW, WHOLE_TOO_LONG
+from calve.sink_core.control.status import Blocker
+from calve.sink_core.error_codes.code import ErrorCode
+from calve.sink_core.error_codes.source import BAD_ROW, TOO_LARGE_FOR_TOPIC, WHOLE_TOO_LONG
 from calve.sink_core.errors import BadRecord, TerminalError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.garbage import infrequent_gc
@@ -34,7 +37,15 @@ from calve.sink_core.timing import Deadline
 WHOLE_S = 900.0
 """The most a broker lets a transaction take, unless it is told otherwise."""
 
+CUT = "calve.cut"
+"""The header of a dead letter that has not all of what was read: how many bytes these were."""
+
 _FULL_S = 0.1
+_FRAME = 256
+"""Bytes that a batch of one record has besides, at most."""
+
+_SHARE_OF_RAW = 2
+_SHOWN = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +53,8 @@ class SendSpec:
     """What the slots of one batch do; picklable, settings and options with their references unresolved.
 
     `slots` and `work` belong together. `offset_keys` are keys of source offsets as they were found, `offset_ends` the
-    ends of the offsets topic when the work was planned. `interval_s` None ends a transaction with each `Rows`.
+    ends of the offsets topic when the work was planned, `largest` the bytes that a topic takes at once, as far as it is
+    known. `interval_s` None ends a transaction with each `Rows`.
     """
 
     pipeline_id: str
@@ -54,6 +66,7 @@ class SendSpec:
     offset_keys: Mapping[FlatMap, bytes]
     offset_ends: Offsets
     dead_letters: str | None
+    largest: Mapping[str, int]
     max_bytes: int
     interval_s: float | None
 
@@ -73,8 +86,8 @@ def send_slot(spec: SendSpec, number: int) -> SlotResult:
             slot.check(())
             if spec.slots[number].rules.former_try_is_noticed:
                 _require_untouched(spec, spec.work[number])
-            _send(spec, number, slot, source)
-            return SlotResult(size=slot.size)
+            blockers = _send(spec, number, slot, source)
+            return SlotResult(size=slot.size, blockers=blockers)
     except Overtaken as overtaken:
         return SlotResult(str(overtaken))
 
@@ -89,15 +102,26 @@ def _require_untouched(spec: SendSpec, work: Sequence[Work]) -> None:
         raise Overtaken(f"a former try of this task has moved {touched[0].json}")
 
 
-def _send(spec: SendSpec, number: int, slot: Slot, source: OpenedSource) -> None:
+def _send(spec: SendSpec, number: int, slot: Slot, source: OpenedSource) -> dict[str, Blocker]:
+    """What keeps a source partition from being read on, by its JSON: all others are."""
     stored = {work.partition: work.start for work in spec.work[number] if work.start is not None}
     piece = _Piece(spec, number, slot, source, stored)
+    blockers = dict[str, Blocker]()
     for work in spec.work[number]:
+        if work.whole:
+            # What is taken back of it is then nobody else's.
+            piece.commit()
         for rows in source.read(work):
+            if isinstance(rows, Blocker):
+                blockers[work.partition.json] = rows
+                if work.whole:
+                    piece.take_back()
+                break
             piece.take(work, rows)
             if piece.is_full and not work.whole:
                 piece.commit()
     piece.commit()
+    return blockers
 
 
 class _Piece:
@@ -134,9 +158,20 @@ class _Piece:
             )
         with self._slot.reported("sending records"):
             for record in rows.records:
-                self._produce(record)
+                if (size := self._more_than_fits(record)) == 0:
+                    self._produce(record)
+                else:
+                    self._bury(_too_large(work, record, size, self._spec.largest[record.topic]), TOO_LARGE_FOR_TOPIC)
         for bad in rows.bad:
-            self._bury(bad)
+            self._bury(bad, BAD_ROW)
+
+    def take_back(self) -> None:
+        """Abort the open transaction: nothing of it counts."""
+        if self._open:
+            # What is acknowledged later would be counted in the next.
+            self._slot.flush()
+            self._slot.abort()
+        self._begin_next()
 
     @property
     def is_full(self) -> bool:
@@ -196,7 +231,7 @@ class _Piece:
                 self._deadline = Deadline.after(self._spec.interval_s)
 
     def _produce(self, record: Record) -> None:
-        topic, key, value, headers, timestamp, partition = record
+        topic, key, value, headers, timestamp, partition, _ = record
         produce = self._slot.producer.produce
         while True:
             try:
@@ -215,16 +250,32 @@ class _Piece:
                 self._slot.producer.poll(_FULL_S)
         self._bytes += len(key or b"") + len(value or b"")
 
-    def _bury(self, bad: BadRow) -> None:
-        if self._spec.dead_letters is None:
-            raise BadRecord(f"{bad.where.json}: {bad.error}", hint="set dead_letters: {topic: …}", code=BAD_ROW)
+    def _more_than_fits(self, record: Record) -> int:
+        """The bytes of a record that are more than its topic takes, as the producer compresses them; 0 if it fits."""
+        most = self._spec.largest.get(record.topic, sys.maxsize)
+        rest = len(record.key or b"") + sum(len(name) + len(value or b"") for name, value in record.headers) + _FRAME
+        if (size := rest + len(record.value or b"")) <= most:
+            return 0
+        compression = self._spec.slots[0].producer.get("compression.type", "none")
+        if compression != "none" and record.value is not None:
+            size = rest + len(pa.compress(record.value, codec=compression, asbytes=True))
+        return size if size > most else 0
+
+    def _bury(self, bad: BadRow, code: ErrorCode) -> None:
+        topic = self._spec.dead_letters
+        if topic is None:
+            raise BadRecord(f"{bad.where.json}: {bad.error}", hint=code.remedy.replace("`", ""), code=code)
         headers = (
             ("calve.error", bad.error.encode()),
             ("calve.pipeline", self._spec.connector.encode()),
             ("calve.where", bad.where.json.encode()),
         )
+        letter = Record(topic, None, bad.raw, headers)
+        if self._more_than_fits(letter):
+            kept = max(0, self._spec.largest[topic] // _SHARE_OF_RAW)
+            letter = letter._replace(value=bad.raw[:kept], headers=(*headers, (CUT, f"{len(bad.raw)}".encode())))
         with self._slot.reported("sending dead letters"):
-            self._produce(Record(self._spec.dead_letters, None, bad.raw, headers))
+            self._produce(letter)
         self._dead_letters += 1
 
     def _note(self, error: KafkaError | None, message: Message) -> None:
@@ -237,6 +288,14 @@ class _Piece:
                 run.end = after(offset)
             run.records += 1
             run.bytes += len(message)
+
+
+def _too_large(work: Work, record: Record, size: int, most: int) -> BadRow:
+    """A record as the bad row that its topic makes of it."""
+    key = {} if record.key is None else {"key": record.key[:_SHOWN].decode(errors="backslashreplace")}
+    where = FlatMap({**work.partition, "topic": record.topic, **key, **(record.where or {})})
+    why = f"{size:,} bytes are more than max.message.bytes ({most:,}) of topic {record.topic}"
+    return BadRow(record.value or record.key or b"", why, where)
 
 
 @dataclass(slots=True)

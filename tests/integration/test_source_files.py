@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 from collections import Counter
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.error_codes.source import BAD_ROW
 from calve.sink_core.errors import EXIT_DONE
 from calve.sink_core.failpoints import VARIABLE
 from tests import support
-from tests.codes import finding, raises
+from tests.codes import finding, names, raises
 from tests.gate import every_second
 from tests.launch import calve, forked
 from tests.object_store import BUCKET, KEY, SECRET, ObjectStore
@@ -87,7 +89,7 @@ def test_files_that_grow_give_each_line_once(made: Grown) -> None:
     [letter] = support.messages(made.broker.bootstrap, f"{made.topic}.dead")
     headers = dict(letter.headers() or [])
     assert headers["calve.error"] == b"Expecting value: line 1 column 1 (char 0)"
-    assert headers["calve.where"] == b'{"file":"a.jsonl","position":18}'
+    assert headers["calve.where"] == b'{"file":"a.jsonl","line":3,"position":18}'
     # Half a line is nothing to read.
     assert made.run().batches == []
 
@@ -207,6 +209,76 @@ def test_a_bad_row_without_a_topic_for_it_stops_and_names_its_place(made: Grown)
     with raises(BAD_ROW, "a.jsonl", 9):
         made.run()
     assert (made.values(), made.offsets()) == ([], {})
+
+
+def noise(size: int) -> str:
+    """So many characters that no compression makes much fewer."""
+    return random.Random(1).randbytes(size).hex()[:size]
+
+
+def test_a_line_that_is_larger_than_the_topic_takes_is_a_dead_letter_and_others_go_on(made: Grown) -> None:
+    large = f'{{"n": 2, "x": "{noise(3_000_000)}"}}'
+    made.grow("a.jsonl", f"{lines(1)}{large}\n!{noise(3_000_000)}\n{lines(3)}")
+    made.grow("b.jsonl", lines(4))
+    report = made.run()
+    assert (report.ended, report.records) == ("caught up", 3)
+    assert [value["n"] for _, value in made.records()] == [1, 3, 4]
+    found = [
+        (dict(each.headers() or []), each.value() or b"")
+        for each in support.messages(made.broker.bootstrap, f"{made.topic}.dead")
+    ]
+    places = [json.loads(headers["calve.where"]) for headers, _ in found]
+    assert [(each["file"], each["line"]) for each in places] == [("a.jsonl", 2), ("a.jsonl", 3)]
+    names(found[0][0]["calve.error"].decode(), "max.message.bytes", "1,048,588", made.topic)
+    assert [int(headers["calve.cut"]) for headers, _ in found] == [len(large), 3_000_001]
+    assert all(large.encode().startswith(raw) or raw.startswith(b"!") for _, raw in found)
+
+
+def test_a_line_that_compresses_enough_is_no_dead_letter(made: Grown) -> None:
+    made.grow("a.jsonl", f'{{"n": 1, "x": "{"x" * 3_000_000}"}}\n')
+    assert made.run().records == 1
+    assert made.records()[0][1]["n"] == 1
+
+
+def test_a_topic_of_small_records_gets_many_of_them(made: Grown) -> None:
+    """A batch has as many as its topic takes at once."""
+    topics = AdminClient({"bootstrap.servers": made.broker.bootstrap})
+    new = NewTopic(made.topic, 1, 1, config={"max.message.bytes": "20000", "compression.type": "producer"})
+    topics.create_topics([new])[made.topic].result()
+    made.grow("a.jsonl", "".join(f'{{"n": {n}, "x": "{noise(5_000)}{n}"}}\n' for n in range(300)))
+    assert made.run().records == 300
+
+
+def test_a_quote_that_is_not_closed_is_told_wherever_people_look(made: Grown) -> None:
+    made.change(path=f"{made.folder}/*.csv", format="csv", key=[])
+    file = made.grow("a.csv", 'id,note\n1,ok\n2,"5 inch\n3,a\n4,b\n')
+    made.grow("b.csv", "id,note\n5,ok\n")
+    made.grow("c.json", "{}")
+    os.utime(file, (1.0, 1.0))
+    report = made.run()
+    assert [value["id"] for _, value in made.records()] == ["1", "5"]
+    [blocker] = report.blockers
+    assert (blocker.where, blocker.since_ms) == ("a.csv", 1000)
+    names(blocker.why, 3)
+    assert report.ended != "caught up"
+    shown = json.loads(calve("status", made.file, "--json").stdout)
+    assert [each["where"] for each in shown["blockers"]] == ["a.csv"]
+    names(shown["waiting"], 1, "c.json")
+
+
+def test_a_file_that_is_damaged_within_is_told_by_the_run_and_others_are_read(made: Grown) -> None:
+    made.change(path=f"{made.folder}/*.parquet", format="parquet")
+    for name, first in (("a.parquet", 0), ("b.parquet", 10_000)):
+        pq.write_table(pa.table({"n": range(first, first + 10)}), made.folder / name)
+    column = pq.read_metadata(made.folder / "a.parquet").row_group(0).column(0)
+    with (made.folder / "a.parquet").open("r+b") as opened:
+        opened.seek(column.dictionary_page_offset)
+        opened.write(b"\xff" * column.total_compressed_size)
+    report = made.run()
+    assert [value["n"] for _, value in made.records()] == [*range(10_000, 10_010)]
+    assert [blocker.where for blocker in report.blockers] == ["a.parquet"]
+    # The next run tries it again, and says so again.
+    assert [blocker.where for blocker in made.run().blockers] == ["a.parquet"]
 
 
 POINTS = ("slot.after-check", "source.after-offsets@2", "transaction.after-commit@2")

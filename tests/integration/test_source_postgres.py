@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -19,6 +20,7 @@ from calve.sink_core.source.postgres.changes import AT_MOST
 from calve.sink_core.source.postgres.visibility import lsn_of
 from calve.sink_core.source.run import SourceReport, run_steps
 from tests import support
+from tests.codes import names
 from tests.launch import forked
 from tests.logged import ITEMS, Logged
 from tests.postgres import Postgres, postgres
@@ -192,6 +194,26 @@ def test_rows_alone_are_tombstoned_and_what_they_can_not_say_goes_to_the_dead_le
     [letter] = support.messages(logged.bootstrap, f"{logged.name}.dead")
     error = bytes(dict(letter.headers() or ())["calve.error"]).decode()
     assert ("TRUNCATE" in error, f"{logged.name}.items" in error) == (True, True)
+
+
+def test_a_row_that_is_larger_than_its_topic_takes_is_a_dead_letter_and_others_go_on(made: Make) -> None:
+    logged = made(ITEMS, "CREATE TABLE others (id int PRIMARY KEY)", config={"max.message.bytes": 20_000}, partitions=1)
+    noise = random.Random(1).randbytes(20_000).hex()
+    large = f"INSERT INTO items VALUES (%s, 'a'), (%s, '{noise}'), (%s, 'c')"
+    rows = "INSERT INTO others VALUES (%s)"
+    for first in (1, 4):
+        # By the snapshot, then by the log.
+        logged.sql(large % (first, first + 1, first + 2), rows % first)
+        assert logged.run().ended == "caught up"
+    items, others = (logged.records(table, partitions=1) for table in ("items", "others"))
+    assert [(key["id"], event["op"]) for key, event in items] == [(1, "r"), (3, "r"), (4, "c"), (6, "c")]
+    assert [(key["id"], event["op"]) for key, event in others] == [(1, "r"), (4, "c")]
+    letters = [dict(each.headers() or ()) for each in support.messages(logged.bootstrap, f"{logged.name}.dead")]
+    places = [json.loads(bytes(each["calve.where"])) for each in letters]
+    assert [(at["table"], json.loads(at["key"])) for at in places] == [
+        (f"{logged.name}.items", {"id": n}) for n in (2, 5)
+    ]
+    names(bytes(letters[1]["calve.error"]).decode(), f"{logged.name}.items", "max.message.bytes", "20,000")
 
 
 def test_a_large_value_that_did_not_change_is_named_or_comes_with_the_old_row(made: Make) -> None:

@@ -6,22 +6,18 @@ import json
 import signal
 from collections import Counter
 from collections.abc import Generator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.error_codes.source import NO_TABLE_TO_ASK, NOT_EXACTLY_ONCE
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED
 from calve.sink_core.failpoints import VARIABLE
-from tests import support
 from tests.codes import finding, says
 from tests.launch import calve, forked
 from tests.postgres import Postgres, postgres
-from tests.queried import as_server, given, stopped, until
+from tests.queried import Shop, as_server, stopped, until
 
 ORDERS, ITEMS = {"table": "public.orders"}, {"table": "public.items"}
 
@@ -32,49 +28,9 @@ def server() -> Generator[Postgres]:
         yield server
 
 
-@dataclass(frozen=True)
-class Shop:
-    broker: Broker
-    folder: Path
-    url: str
-
-    @property
-    def name(self) -> str:
-        return self.folder.name
-
-    def file(self, *tables: dict[str, Any], **config: Any) -> Path:
-        """A pipeline's file."""
-        written = {
-            "name": self.name,
-            "kind": "source",
-            "source": {"database": "shop", "tables": list(tables)},
-            "target": {"kafka": "here", "partitions": 1, "topics": f"{self.name}.{{schema}}.{{table}}"},
-            "batch": dict(support.SHORT_CUT),
-            **config,
-        }
-        (self.folder / "source.yaml").write_text(yaml.safe_dump(written))
-        return self.folder / "source.yaml"
-
-    def records(self, table: str) -> list[tuple[Any, Any]]:
-        """Keys and values of a table's topic."""
-        found = support.messages(self.broker.bootstrap, f"{self.name}.{table}")
-        return [(json.loads(each.key() or b"null"), json.loads(each.value() or b"null")) for each in found]
-
-    def do(self, *statements: str) -> None:
-        given(self.url, *statements)
-
-
 @pytest.fixture
 def shop(broker: Broker, server: Postgres, tmp_path: Path) -> Shop:
-    (folder := tmp_path / support.unique("shop").replace("-", "_")).mkdir()
-    url = server.url.replace("//calve@", "//calve:hush@")
-    connections = {
-        "deployment": "test",
-        "kafka": {"here": {"bootstrap.servers": broker.bootstrap}},
-        "database": {"shop": {"url": url}},
-    }
-    (folder / "connections.yaml").write_text(yaml.safe_dump(connections))
-    made = Shop(broker, folder, url)
+    made = Shop.of(broker, server.url.replace("//calve@", "//calve:hush@"), tmp_path)
     made.do(
         "DROP SCHEMA public CASCADE",
         "CREATE SCHEMA public",
@@ -91,7 +47,7 @@ def _states(shop: Shop) -> Counter[tuple[int, str]]:
 
 
 @pytest.mark.parametrize(
-    "point", ["transaction.after-event@1", "transaction.after-commit", "source.before-acknowledge"]
+    "point", ["transaction.after-event@2", "transaction.after-commit@2", "source.before-acknowledge"]
 )
 def test_a_run_that_is_killed_loses_and_doubles_nothing(point: str, shop: Shop) -> None:
     file = shop.file(ORDERS, ITEMS)

@@ -27,6 +27,7 @@ from confluent_kafka import KafkaException, Producer
 from calve.sink_core.control.group import SourceGroup, to_kafka
 from calve.sink_core.control.log import PARTITION, headers
 from calve.sink_core.control.slots.events import SlotCommitted
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.error_codes.kafka import NOT_ACKNOWLEDGED, OPEN_TRANSACTION
 from calve.sink_core.errors import CalveError, Fenced, RetriableError, UnknownOutcome
 from calve.sink_core.failpoints import reach
@@ -41,8 +42,10 @@ from calve.sink_core.timing import Deadline
 TRANSACTION_S = clients.TRANSACTION_TIMEOUT_MS / 1000
 """After this the broker aborts a transaction by itself: pieces stay far below it."""
 
+BATCH_BYTES = 1_000_000
+
 BULK: Mapping[str, object] = {
-    "batch.size": 1_000_000,
+    "batch.size": BATCH_BYTES,
     "batch.num.messages": 100_000,
     "linger.ms": 50,
     "queue.buffering.max.messages": 200_000,
@@ -87,11 +90,12 @@ class Refused(RetriableError):
 class SlotResult:
     """How a task ended; what it did is in the control log. `overtaken` says by what, empty if it came to its end.
 
-    `size` is what its transactions moved.
+    `size` is what its transactions moved, `blockers` what kept it from moving the rest of a part, by part.
     """
 
     overtaken: str = ""
     size: Size = field(default_factory=Size)
+    blockers: Mapping[str, Blocker] = field(default_factory=dict[str, Blocker])
 
 
 def unexplained(results: Iterable[SlotResult]) -> CalveError | None:

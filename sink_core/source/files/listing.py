@@ -13,7 +13,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import infer_compression
 
 from calve.sink_core.config.references import without_user_info
-from calve.sink_core.error_codes.source import FILE_COMPRESSED, NO_FILES_ADDRESS
+from calve.sink_core.error_codes.source import FILE_COMPRESSED, FILE_NAME, NO_FILES_ADDRESS
 from calve.sink_core.errors import ConfigError
 
 _MAGIC = re.compile(r"[*?[]")
@@ -26,13 +26,24 @@ _TAGS = ("ETag", "etag")
 @dataclass(frozen=True, slots=True)
 class Found:
     """A file: its `name` below the folder that is read, its size in bytes, and the time of its last change in seconds
-    since 1970; None for time and `etag` where the file system has none.
+    since 1970; None for time, `etag` and `inode` where the file system has none.
     """
 
     name: str
     size: int
     mtime: float | None = None
     etag: str | None = None
+    inode: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """Its name to people: bytes that are no UTF-8 as `\\xe9`."""
+        return self.name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
+def since_ms(found: Found) -> int | None:
+    """When it changed last."""
+    return None if found.mtime is None else round(found.mtime * 1000)
 
 
 class Address:
@@ -43,7 +54,7 @@ class Address:
     """
 
     def __init__(self, url: str, options: Mapping[str, Any], *, compressed: bool = False) -> None:
-        """`compressed` False refuses files that are. Raises ConfigError for a scheme whose package isn't there."""
+        """`compressed`: files may be. Raises ConfigError for a scheme whose package isn't there."""
         try:
             self._fs, path = cast(tuple[Any, str], url_to_fs(url, **options))
         except (ImportError, ValueError) as error:
@@ -56,9 +67,7 @@ class Address:
         self._is_folder = False
 
     def files(self) -> list[Found]:
-        """Those that are there now, by name. Raises ConfigError for a folder of this host that is missing, and for
-        compressed files.
-        """
+        """Those that are there now, by name. Raises ConfigError for a folder of this host that is missing."""
         # Object stores would give what they listed before.
         self._fs.invalidate_cache()
         root, pattern = self._place()
@@ -72,16 +81,41 @@ class Address:
         found = list[Found]()
         for path, listing in sorted(listed.items()):
             name = path[len(root) :].lstrip("/")
-            if any(part.startswith((".", "_")) for part in name.split("/")):
+            if _is_hidden(name):
                 continue
             info = self._fs.info(path) if listing.get("islink") else listing
             if info["type"] != "file":
                 continue
-            self._refuse_compressed(name)
             tag = next((str(info[key]) for key in _TAGS if info.get(key)), None)
             changed = next((info[key] for key in _CHANGED if info.get(key) is not None), None)
-            found.append(Found(name, int(info["size"] or 0), _seconds(changed), tag))
+            found.append(Found(name, int(info["size"] or 0), _seconds(changed), tag, cast(int | None, info.get("ino"))))
         return found
+
+    def others(self) -> list[str]:
+        """Files as deep below the folder as the pattern goes that it does not meet, by name."""
+        root, pattern = self._place()
+        if not _MAGIC.search(pattern) or pattern == f"{root}/*":
+            return []
+        below = pattern[len(root) :].strip("/")
+        depth = None if "**" in below else below.count("/") + 1
+        met = {str(path) for path in self._fs.glob(pattern)}
+        names = (path[len(root) :].lstrip("/") for path in sorted({*self._fs.find(root, maxdepth=depth)} - met))
+        return [name for name in names if not _is_hidden(name)]
+
+    def require_readable(self, found: Found) -> None:
+        """Raise ConfigError for a file that can't be read whatever is in it."""
+        if found.shown != found.name:
+            raise ConfigError(
+                f"{found.shown}: a name that is no UTF-8 can be no source partition",
+                hint="give the file another name",
+                code=FILE_NAME,
+            )
+        if not self._compressed and (by := infer_compression(found.name)) is not None:
+            raise ConfigError(
+                f"{found.name} is compressed ({by}), and its lines have no positions that one could go on from",
+                hint="have files that are not compressed, or a pattern in source.files.path that leaves these out",
+                code=FILE_COMPRESSED,
+            )
 
     def open(self, name: str, *, ahead: int) -> IO[bytes]:
         """`ahead`: so many bytes are fetched at a time, where that is done over a network."""
@@ -96,13 +130,9 @@ class Address:
         self._is_folder = self._is_folder or bool(self._fs.isdir(self._path))
         return (self._path, f"{self._path}/*") if self._is_folder else (self._path.rpartition("/")[0], self._path)
 
-    def _refuse_compressed(self, name: str) -> None:
-        if not self._compressed and (by := infer_compression(name)) is not None:
-            raise ConfigError(
-                f"{name} is compressed ({by}), and its lines have no positions that one could go on from",
-                hint="have files that are not compressed, or a pattern in source.files.path that leaves these out",
-                code=FILE_COMPRESSED,
-            )
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith((".", "_")) for part in name.split("/"))
 
 
 def _shown(url: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import IO, Any
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,11 +13,15 @@ import pyarrow.parquet as pq
 from calve.sink_core.error_codes.source import FILE_OTHER_FORMAT
 from calve.sink_core.errors import TerminalError
 from calve.sink_core.source.base import BadRow, Limits, Record, Rows
+from calve.sink_core.source.files.int96 import exact
 from calve.sink_core.source.files.listing import Found
 from calve.sink_core.source.files.place import Part, Place, marks_of, require_same
 from calve.sink_core.source.files.values import MOST_RECORDS, Gathered, key_of
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.json_values import compact
+
+LARGE = 2**16
+"""A batch of so many bytes may have a record that is too large for its topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ class Parquet:
             rows = int(opened.metadata.num_rows)
         a_row = max(1, found.size // max(1, rows))
         count = max(0, min(rows - begin, limits.max_records, max(1, limits.max_bytes // a_row)))
-        bound = Place(begin + count, found.size, found.mtime, found.etag, rows=rows)
+        bound = Place(begin + count, found.size, found.mtime, found.etag, rows=rows, inode=found.inode)
         return Part(bound, count, count * a_row)
 
     def read(self, file: IO[bytes], name: str, start: Place | None, bound: Place) -> Iterator[Rows]:
@@ -48,9 +52,10 @@ class Parquet:
             return gathered.rows(replace(bound, position=at, head=head, tail=tail).offset)
 
         with self._opened(file, name) as opened:
-            for batch in _batches(opened, at, bound.position):
+            first = at
+            for batch, lost in exact(file, opened, lambda each: _batches(each, first, bound.position)):
                 size = batch.nbytes // max(1, batch.num_rows)
-                for row in self._rows(name, at, batch):
+                for row in self._rows(name, at, batch) if not lost else [_bad(name, at, batch, ValueError(lost))]:
                     gathered.add(row, size)
                     at += 1
                     if gathered.is_full:
@@ -59,6 +64,9 @@ class Parquet:
         if ended < at:
             # Also where there was no row: the offset then says that the file was looked at.
             yield rows(at)
+
+    def held(self, *_: object) -> None:
+        """Nothing holds a file back that has its end."""
 
     @contextmanager
     def _opened(self, file: IO[bytes], name: str) -> Generator[pq.ParquetFile]:
@@ -69,7 +77,10 @@ class Parquet:
                     raise ValueError(f"has columns of one name: {names}")
                 key_of(dict.fromkeys(names), self.key)
                 yield opened
-        except ValueError as error:
+        except (ValueError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                # Of the file system, not of what is in the file.
+                raise
             raise TerminalError(
                 f"{name}: {error}",
                 hint="have files moved into place once they are whole, or set source.files.settle; correct the file",
@@ -84,21 +95,30 @@ class Parquet:
                 for number in range(batch.num_rows):
                     yield from self._rows(name, at + number, batch.slice(number, 1))
             else:
-                yield _bad(name, at, error)
+                yield _bad(name, at, batch, error)
             return
         for number, row in enumerate(found):
-            yield self._made(name, at + number, row)
-
-    def _made(self, name: str, at: int, row: dict[str, Any]) -> Record | BadRow:
-        try:
-            return Record(self.topic, key_of(row, self.key), compact(row))
-        except ValueError as error:
-            return _bad(name, at, error)
+            try:
+                where = FlatMap({"file": name, "position": at + number}) if batch.nbytes > LARGE else None
+                yield Record(self.topic, key_of(row, self.key), compact(row), where=where)
+            except ValueError as error:
+                yield _bad(name, at + number, batch.slice(number, 1), error)
 
 
-def _bad(name: str, at: int, error: Exception) -> BadRow:
+def _bad(name: str, at: int, row: pa.RecordBatch, error: Exception) -> BadRow:
     # A row of columns has no bytes of its own.
-    return BadRow(f"row {at} of {name}".encode(), str(error), FlatMap({"file": name, "position": at}))
+    column = next((each for each in row.schema.names if not _is_json(row, each)), None)
+    named = {} if column is None else {"column": column}
+    why = str(error) if column is None else f"column {column}: {error}"
+    return BadRow(f"row {at} of {name}".encode(), why, FlatMap({"file": name, "position": at, **named}))
+
+
+def _is_json(row: pa.RecordBatch, column: str) -> bool:
+    try:
+        compact({"": row.column(column).to_pylist()})
+    except (ValueError, OverflowError):
+        return False
+    return True
 
 
 def _batches(file: pq.ParquetFile, start: int, end: int) -> Iterator[pa.RecordBatch]:

@@ -26,7 +26,9 @@ class Place:
 
     `position` is the next byte to read; of Parquet the next row, and `rows` how many there are. `size`, `mtime` and
     `etag` are those of the file when the plan was made. `head` and `tail` are checksums over the first and the last
-    `MARKED` bytes of what was read; of Parquet, of the whole file. `ends`: the last line needs no newline.
+    `MARKED` bytes of what was read; of Parquet, of the whole file. `ends`: the last line needs no newline. `lines` is
+    how many ends of lines were read, None where nobody counted. `inode` is the file's own number where it has one.
+    `begins`, of a bound, is the offset to begin behind, as JSON, where that is not what is stored by this name.
     """
 
     position: Count
@@ -35,6 +37,9 @@ class Place:
     etag: str | None = None
     rows: Count | None = None
     ends: bool = False
+    lines: Count | None = None
+    inode: int | None = None
+    begins: str = ""
     head: str = ""
     tail: str = ""
 
@@ -63,7 +68,8 @@ class Place:
 
     def is_of(self, found: Found) -> bool:
         """Whether nothing says that the file has changed since."""
-        return (self.size, self.mtime, self.etag) == (found.size, found.mtime, found.etag)
+        other = None not in (self.inode, found.inode) and self.inode != found.inode
+        return not other and (self.size, self.mtime, self.etag) == (found.size, found.mtime, found.etag)
 
     def is_behind(self, found: Found) -> bool:
         """Whether there is more to read."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from calve.sink_core.error_codes.source import NO_FILES_ADDRESS
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.source.base import Stored
 from calve.sink_core.source.files.listing import Found
-from calve.sink_core.source.files.place import Place
+from calve.sink_core.source.files.place import MARKED, Place
 from calve.sink_core.source.flat_map import FlatMap
 
 Places = Mapping[str, Place]
@@ -29,14 +29,37 @@ def places_of(stored: Stored) -> dict[str, Place]:
     }
 
 
-def unread(found: Sequence[Found], places: Places, now: float, settle: float) -> list[Found]:
-    """Files that have more than was read of them, or may be others than were read: those first that have not changed
-    for longest. Raises ConfigError if that is to be waited for and nobody knows it.
+def renamed(found: Sequence[Found], places: Places) -> list[tuple[str, Found]]:
+    """Names under which files were read that have another one by now, with these files, as far as a listing tells: by
+    the file's own number. Its content has the last word, as numbers are given again.
+
+    A file that is as long as what was read of it must not have changed either, and one that has grown must have been
+    more than a few lines: two files may begin alike.
+    """
+    by_number = {each.inode: each for each in found if each.inode is not None}
+    there = {each.name: each.inode for each in found}
+    pairs = ((name, by_number.get(place.inode or 0)) for name, place in sorted(places.items()))
+    return [
+        (name, each)
+        for name, each in pairs
+        if each is not None and name != each.name and there.get(name) != each.inode
+        if (place := places[name]).head
+        if each.mtime == place.mtime or each.size > place.marked >= MARKED
+    ]
+
+
+def unread(
+    found: Sequence[Found], places: Places, now: float, settle: float, begins: Collection[str] = ()
+) -> list[Found]:
+    """Files that have more than was read of them, or may be others than were read, or whose place is to be stored by
+    another name (`begins`): those first that have not changed for longest. Raises ConfigError if that is to be waited
+    for and nobody knows it.
     """
     wanted = list[Found]()
     for each in found:
         place = places.get(each.name)
-        if not each.size if place is None else place.is_of(each) and not place.is_behind(each):
+        done = not each.size if place is None else place.is_of(each) and not place.is_behind(each)
+        if done and each.name not in begins:
             continue
         if settle and each.mtime is None:
             raise ConfigError(

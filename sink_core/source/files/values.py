@@ -50,8 +50,16 @@ class Gathered:
         return rows
 
 
+class Digits(str):
+    """A number as it is written: as one of Python it could be another."""
+
+    __slots__ = ()
+
+
 def json_object(line: str) -> dict[str, Any]:
-    """Of a line of JSON. Raises ValueError for any other value, and for what JSON hasn't, such as NaN."""
+    """Of a line of JSON, whose numbers are `Digits`. Raises ValueError for any other value, and for what JSON hasn't,
+    such as NaN.
+    """
     try:
         found: object = _DECODER.decode(line)
     except RecursionError as error:
@@ -71,15 +79,37 @@ def csv_fields(record: str) -> list[str]:
 
 def key_of(values: Mapping[str, Any], fields: Sequence[str]) -> bytes | None:
     """A JSON object of these fields, in this order; None if there are none. Raises ValueError if one is missing."""
-    if not fields:
-        return None
+    return compact(_named(values, fields)) if fields else None
+
+
+def key_of_line(values: Mapping[str, Any], fields: Sequence[str]) -> bytes | None:
+    """As `key_of`, of what `json_object` gave: numbers with the digits of the file."""
+    return _written(_named(values, fields)).encode() if fields else None
+
+
+def _named(values: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
     if missing := [name for name in fields if name not in values]:
         raise ValueError(f"lacks {', '.join(missing)}, of which its key is made")
-    return compact({name: values[name] for name in fields})
+    return {name: values[name] for name in fields}
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, Digits):
+        return str(value)
+    if isinstance(value, dict):
+        fields = cast(dict[str, Any], value).items()
+        return "{" + ",".join(f"{_text(name)}:{_written(each)}" for name, each in fields) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, cast(list[Any], value))) + "]"
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _no_json(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_json)
+_DECODER = json.JSONDecoder(parse_float=Digits, parse_int=Digits, parse_constant=_no_json)

@@ -19,6 +19,7 @@ from calve.sink_core.error_codes.source import (
     SLOT_IN_USE,
 )
 from calve.sink_core.errors import ConfigError, RetriableError, Unreachable
+from calve.sink_core.source.postgres.values import SESSION
 from calve.sink_core.timing import Deadline
 
 if TYPE_CHECKING:
@@ -27,16 +28,6 @@ if TYPE_CHECKING:
 CONNECT_S, FREE_S = 10, 15.0
 """Until a server has answered, and until another session has let go of a slot."""
 
-_SESSION = {
-    "timezone": "UTC",
-    "datestyle": "ISO",
-    "bytea_output": "hex",
-    "intervalstyle": "postgres",
-    # All digits, of servers before 12 as well.
-    "extra_float_digits": "3",
-    # A policy makes an error, rather than rows that are not there.
-    "row_security": "off",
-}
 POLL_S = 0.2
 
 T = TypeVar("T")
@@ -58,7 +49,7 @@ def until_free(ask: Callable[[], T]) -> T:
 
 def connected(url: str, options: str = "") -> connection:
     """A connection to `postgresql://…`, whose texts are those of `values.py`. Raises ConfigError without psycopg2."""
-    session = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
+    session = " ".join(f"-c {name}={value}" for name, value in SESSION.items())
     return _driver().connect(
         encoded(url.replace("postgresql+psycopg2://", "postgresql://", 1)),
         connect_timeout=CONNECT_S,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from calve.sink_core.source.base import Record
+from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.postgres.values import NULL, ToJson, Types, quoted
 
 UNAVAILABLE_TEXT = "__debezium_unavailable_value"
@@ -34,6 +35,7 @@ class Layout:
     schema: str
     table: str
     topic: str
+    where: FlatMap
     names: tuple[str, ...]
     row_form: bytes
     key_form: bytes
@@ -51,6 +53,7 @@ class Layout:
             schema,
             table,
             topic,
+            FlatMap({"table": f"{schema}.{table}"}),
             tuple(names),
             _form(names),
             _form(key),
@@ -62,6 +65,9 @@ class Layout:
     @property
     def name(self) -> str:
         return f"{self.schema}.{self.table}"
+
+    def record(self, key: bytes | None, value: bytes | None, at_ms: int) -> Record:
+        return Record(self.topic, key, value, (), at_ms, None, self.where)
 
     def row(self, cells: Cells) -> bytes:
         """The JSON of all columns."""
@@ -148,12 +154,12 @@ class Rows(Shape):
     """The row alone; a tombstone for one that is gone."""
 
     def written(self, layout: Layout, kind: int, old: Cells | None, new: Cells, origin: Origin) -> Record:  # noqa: ARG002
-        return Record(layout.topic, layout.key_of(new), layout.row(new), (), origin.ms)
+        return layout.record(layout.key_of(new), layout.row(new), origin.ms)
 
     def deleted(self, layout: Layout, key: bytes | None, before: bytes | None, origin: Origin) -> Sequence[Record]:  # noqa: ARG002
         if key is None:
             raise ValueError(f"a delete in {layout.name}, which has no key: shape row can't say which row is gone")
-        return (Record(layout.topic, key, None, (), origin.ms),)
+        return (layout.record(key, None, origin.ms),)
 
     def truncated(self, layout: Layout, origin: Origin) -> Sequence[Record]:  # noqa: ARG002
         raise ValueError(f"TRUNCATE of {layout.name}: shape row can't say it")
@@ -181,19 +187,19 @@ class Debezium(Shape):
     def written(self, layout: Layout, kind: int, old: Cells | None, new: Cells, origin: Origin) -> Record:
         before = NULL if old is None else layout.row(old)
         value = self._event(layout, before, layout.row(new), b"c" if kind == INSERT else b"u", origin)
-        return Record(layout.topic, layout.key_of(new), value, (), origin.ms)
+        return layout.record(layout.key_of(new), value, origin.ms)
 
     def deleted(self, layout: Layout, key: bytes | None, before: bytes | None, origin: Origin) -> Sequence[Record]:
         value = self._event(layout, before or NULL, NULL, b"d", origin)
-        event = Record(layout.topic, key, value, (), origin.ms)
-        return (event,) if key is None else (event, Record(layout.topic, key, None, (), origin.ms))
+        event = layout.record(key, value, origin.ms)
+        return (event,) if key is None else (event, layout.record(key, None, origin.ms))
 
     def truncated(self, layout: Layout, origin: Origin) -> Sequence[Record]:
-        return (Record(layout.topic, None, self._event(layout, NULL, NULL, b"t", origin), (), origin.ms),)
+        return (layout.record(None, self._event(layout, NULL, NULL, b"t", origin), origin.ms),)
 
     def found(self, layout: Layout, cells: Cells, origin: Origin) -> Record:
         value = self._event(layout, NULL, layout.row(cells), b"r", origin)
-        return Record(layout.topic, layout.key_of(cells), value, (), origin.ms)
+        return layout.record(layout.key_of(cells), value, origin.ms)
 
     def _event(self, layout: Layout, before: bytes, after: bytes, op: bytes, origin: Origin) -> bytes:
         form = self._forms.get(layout.topic) or self._form(layout)

@@ -20,6 +20,13 @@ from calve.sink_core.source.base import Stored
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.postgres.visibility import TableSnapshot, lsn_of, lsn_text
 
+KEY = """
+ARRAY(SELECT a.attname::text FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k (attnum, n), pg_attribute a
+      WHERE i.indrelid = c.oid AND a.attrelid = c.oid AND a.attnum = k.attnum AND k.n <= i.indnkeyatts
+        AND CASE WHEN c.relreplident = 'i' THEN i.indisreplident ELSE i.indisprimary END ORDER BY k.n)
+"""
+"""The columns of a record's key in SQL, of `pg_class c`: of the index that PostgreSQL's log goes by, in its order."""
+
 _TOPIC_NAME = re.compile(TOPIC_NAME).match
 
 

@@ -18,8 +18,8 @@ from calve.sink_core.error_codes.source import DATABASE_REFUSED, NO_PUBLICATION,
 from calve.sink_core.errors import ConfigError, RetriableError
 from calve.sink_core.source.postgres.connecting import POLL_S, connected, reported, until_free
 from calve.sink_core.source.postgres.records import Cells, Layout
-from calve.sink_core.source.postgres.relations import PublishedTable
-from calve.sink_core.source.postgres.values import NULL, Types
+from calve.sink_core.source.postgres.relations import KEY, PublishedTable
+from calve.sink_core.source.postgres.values import NULL, TYPES, Types
 from calve.sink_core.source.postgres.visibility import TableSnapshot, lsn_of, lsn_text
 from calve.sink_core.timing import Deadline
 
@@ -91,9 +91,7 @@ class Server:
     @cached_property
     def types(self) -> Types:
         """How values become JSON."""
-        found = self._ask(_TYPES)
-        elements = {oid: element for oid, element, base in found if not base}
-        return Types(elements, {oid: base for oid, _, base in found if base}, checked=self._unchecked)
+        return Types.of(self._ask(TYPES), checked=self._unchecked)
 
     def end(self) -> int:
         """Up to where the log can be read."""
@@ -123,7 +121,9 @@ class Server:
                 hint="set wal_level = logical and start the server again",
                 code=DATABASE_REFUSED,
             )
-        found = self._ask(_TABLES.format(of_schema=_OF_SCHEMA if self._publishes_schemas else "NULL"), publication)
+        found = self._ask(
+            _TABLES.format(key=KEY, of_schema=_OF_SCHEMA if self._publishes_schemas else "NULL"), publication
+        )
         if not found and not self.has_publication(publication):
             raise ConfigError(
                 f"database {self.identity().database} has no publication {publication}",
@@ -293,11 +293,6 @@ _SEEN_END = """
 SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END)::text
 """
 _IDENTITY = "SELECT system_identifier, current_database(), pg_walfile_name(%s) FROM pg_control_system()"
-_TYPES = """
-SELECT oid::bigint, typelem::bigint, typbasetype::bigint FROM pg_type
-WHERE typtype = 'd'
-   OR typcategory = 'A' AND typdelim = ',' AND typlen = -1 AND oid NOT IN ('int2vector'::regtype, 'oidvector'::regtype)
-"""
 _CHANGES = """
 SELECT (lsn - '0/0'::pg_lsn)::bigint, data FROM pg_logical_slot_peek_binary_changes
     (%s, %s, %s, 'proto_version', '1', 'publication_names', %s)
@@ -314,9 +309,7 @@ SELECT c.oid::bigint, p.schemaname, p.tablename, coalesce(
            (SELECT max(r.oid::bigint) FROM pg_publication_rel r WHERE r.prpubid = b.oid AND r.prrelid = ANY (i.ids)),
            {of_schema}, b.oid::bigint),
        ARRAY(SELECT jsonb_array_elements_text(to_jsonb(p) -> 'attnames')), to_jsonb(p) ->> 'rowfilter', c.relkind = 'p',
-       ARRAY(SELECT a.attname::text FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k (attnum, n), pg_attribute a
-             WHERE i.indrelid = c.oid AND a.attrelid = c.oid AND a.attnum = k.attnum AND k.n <= i.indnkeyatts
-               AND CASE WHEN c.relreplident = 'i' THEN i.indisreplident ELSE i.indisprimary END ORDER BY k.n),
+       {key},
        c.relreplident = 'f',
        CASE WHEN c.reltuples < 0 THEN pg_relation_size(c.oid) / 100 ELSE c.reltuples END::bigint,
        has_schema_privilege(n.oid, 'USAGE') AND (

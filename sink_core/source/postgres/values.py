@@ -1,7 +1,7 @@
 """JSON of PostgreSQL's texts: what a type's output function says, as bytes of JSON. Pure.
 
-Texts are as a session writes them that has `TimeZone` UTC, `DateStyle` ISO and `bytea_output` hex, in UTF-8. Numbers
-and truth values are those of JSON; `numeric` stays a text, so that no digit is lost, as with Debezium's
+One conversion for a snapshot, the log and tables by query. Texts are as a session writes them that has `SESSION`, in
+UTF-8. Numbers and truth values are those of JSON; `numeric` stays a text, so that no digit is lost, as with Debezium's
 `decimal.handling.mode=string`; what has a date is ISO 8601; `bytea` is base64; an array is a list; all else is its
 text.
 """
@@ -11,7 +11,26 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+
+SESSION: Mapping[str, str] = {
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "bytea_output": "hex",
+    "intervalstyle": "postgres",
+    # All digits, of servers before 12 as well.
+    "extra_float_digits": "3",
+    # A policy makes an error, rather than rows that are not there.
+    "row_security": "off",
+}
+"""Settings of a session whose rows and texts are read here, whatever a role or a database sets of its own."""
+
+TYPES = """
+SELECT oid::bigint, typelem::bigint, typbasetype::bigint FROM pg_type
+WHERE typtype = 'd'
+   OR typcategory = 'A' AND typdelim = ',' AND typlen = -1 AND oid NOT IN ('int2vector'::regtype, 'oidvector'::regtype)
+"""
+"""What `Types.of` takes."""
 
 ToJson = Callable[[bytes], bytes]
 """From a text of PostgreSQL to JSON. Raises UnicodeDecodeError for what is no UTF-8, ValueError for another form than
@@ -84,6 +103,13 @@ class Types:
     def __init__(self, elements: Mapping[int, int], bases: Mapping[int, int], *, checked: bool = False) -> None:
         self._elements, self._bases = elements, bases
         self._text = checked_text if checked else text
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, int, int]], *, checked: bool) -> Types:
+        """From what `TYPES` found; `checked` as in `checked_text`."""
+        kinds = list(rows)
+        bases = {oid: base for oid, _, base in kinds if base}
+        return cls({oid: element for oid, element, base in kinds if not base}, bases, checked=checked)
 
     def base(self, oid: int) -> int:
         """The type that a domain is made of, in the end."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from calve.sink_core.config.units import HOUR
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.source.base import Limits, Rows
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.tables.table import Planned, QueriedTable
@@ -26,7 +27,11 @@ class Bulk:
         self._table, self._every = table, table.asked.every or EVERY_S
 
     def require(self) -> None:
-        _ = self._table.found
+        self._table.require_all_seen()
+
+    def blockers(self) -> Iterable[Blocker]:
+        """None: all rows are read."""
+        return ()
 
     def waiting(self, last: FlatMap | None) -> tuple[int, str]:
         """All rows once it is time; at least one, as an empty table is read too."""
@@ -39,7 +44,7 @@ class Bulk:
     def read(self, last: FlatMap | None, bound: FlatMap) -> Iterator[Rows]:  # noqa: ARG002 - everything
         with self._table.database.streamed() as connection:
             for rows in connection.execute(self._table.select()).partitions():
-                yield Rows(bound, self._table.records(rows))
+                yield self._table.rows(bound, rows)
         yield Rows(bound)
 
     def why_not(self) -> str:

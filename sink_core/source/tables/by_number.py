@@ -7,7 +7,7 @@ the time, and rows up to it are read when the note is as old as `settle`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC
 from functools import cached_property
@@ -15,6 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.source.base import Limits, Rows
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.tables.table import Planned, QueriedTable
@@ -60,7 +61,18 @@ class ByNumber:
         self._table, self._settle = table, table.asked.settle or 0.0
 
     def require(self) -> None:
+        self._table.require_all_seen()
         _ = self._column
+
+    def blockers(self) -> Iterable[Blocker]:
+        """Rows whose number is null; of SQLite also those that have something else for one."""
+        null = [self._column.is_(None)] if self._table.may_be_null(self._column) else []
+        return self._table.never_read(
+            f"without a number in {self._column.name}",
+            "have the column filled in (NOT NULL), or read the table by transaction or bulk",
+            *null,
+            *(sa.not_(each) for each in self._numbers),
+        )
 
     def waiting(self, last: FlatMap | None) -> tuple[int, str]:
         """Rows that can be read, or that are to be noted; none while what was noted settles."""
@@ -98,7 +110,7 @@ class ByNumber:
             wanted = self._table.select(self._column.label("calve_number")).where(*within).order_by(self._column)
             with self._table.database.streamed() as connection:
                 for rows in connection.execute(wanted).partitions():
-                    yield Rows(Note(int(rows[-1][-1]), note.seen, note.at).offset, self._table.records(rows))
+                    yield self._table.rows(Note(int(rows[-1][-1]), note.seen, note.at).offset, rows)
         # What is noted next, and numbers that nobody has.
         yield Rows(bound)
 
@@ -115,7 +127,7 @@ class ByNumber:
     def _look(self) -> tuple[int | None, float]:
         """The highest number, and the time after it was seen; each statement sees the database for itself."""
         with self._table.database.asked() as connection:
-            highest = connection.execute(sa.select(sa.func.max(self._column))).scalar_one()
+            highest = connection.execute(sa.select(sa.func.max(self._column)).where(*self._numbers)).scalar_one()
             now = connection.execute(sa.select(sa.func.current_timestamp())).scalar_one()
         return highest, round((now if now.tzinfo else now.replace(tzinfo=UTC)).timestamp(), 3)
 
@@ -131,4 +143,9 @@ class ByNumber:
         return self._table.count(*self._between(after, upto))
 
     def _between(self, after: int | None, upto: int) -> list[sa.ColumnElement[bool]]:
-        return [self._column <= upto, *([self._column > after] if after is not None else [])]
+        return [*self._numbers, self._column <= upto, *([self._column > after] if after is not None else [])]
+
+    @property
+    def _numbers(self) -> list[sa.ColumnElement[bool]]:
+        """SQLite keeps any value in a column of numbers."""
+        return [sa.func.typeof(self._column) == "integer"] if self._table.database.dialect == "sqlite" else []

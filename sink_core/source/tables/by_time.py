@@ -6,19 +6,23 @@ whoever reads these passes the first one over for good. So a row is read when it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
 import sqlalchemy as sa
 
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.error_codes.source import WAY_DOES_NOT_FIT
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.source.base import Limits, Rows
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.tables.order import Order
 from calve.sink_core.source.tables.table import Planned, QueriedTable
+
+_LAST = "9999-12-31~"
+"""Behind all times of four digits, as texts compare."""
 
 
 class ByTime:
@@ -34,7 +38,17 @@ class ByTime:
         return frozenset(self._order.names)
 
     def require(self) -> None:
+        self._table.require_all_seen()
         _ = self._order
+
+    def blockers(self) -> Iterable[Blocker]:
+        """Rows whose time never comes, or that have no place among those of one time."""
+        return self._table.never_read(
+            f"with no time in {self._column.name} that will be past, or null in their key",
+            "have the column filled in (NOT NULL), and no infinity in it; or read the table by transaction or bulk",
+            *self._never,
+            *(column.is_(None) for column in self._nullable),
+        )
 
     def waiting(self, last: FlatMap | None) -> tuple[int, str]:
         with self._table.database.asked() as connection:
@@ -55,11 +69,13 @@ class ByTime:
         return Planned(FlatMap(self._order.place(found[:-1])), found[-1]) if found is not None else None
 
     def read(self, last: FlatMap | None, bound: FlatMap) -> Iterator[Rows]:
-        wanted = self._table.select(*self._order.places).where(*self._behind(last), self._order.up_to(bound))
+        wanted = self._table.select(*self._order.places).where(
+            *self._behind(last), *self._placed, self._order.up_to(bound)
+        )
         fields = len(self._order.names)
         with self._table.database.streamed() as connection:
             for rows in connection.execute(wanted.order_by(*self._order.ascending())).partitions():
-                yield Rows(FlatMap(self._order.place(rows[-1][-fields:])), self._table.records(rows))
+                yield self._table.rows(FlatMap(self._order.place(rows[-1][-fields:])), rows)
 
     def why_not(self) -> str:
         return (
@@ -85,6 +101,27 @@ class ByTime:
             )
         return Order(self._table, (self._column, *(column for column in key if column is not self._column)))
 
+    @property
+    def _nullable(self) -> list[sa.Column[Any]]:
+        """Columns of the key that may be null all the same: of a view, and in SQLite of a primary key too."""
+        return [column for column in self._order.columns[1:] if self._table.may_be_null(column)]
+
+    @property
+    def _placed(self) -> list[sa.ColumnElement[bool]]:
+        """Rows that have a place."""
+        return [column.is_not(None) for column in self._nullable]
+
+    @property
+    def _never(self) -> list[sa.ColumnElement[bool]]:
+        """Rows that no clock will reach."""
+        never: list[sa.ColumnElement[bool]] = [self._column.is_(None)] if self._table.may_be_null(self._column) else []
+        if self._table.database.is_postgres:
+            never.append(self._column == sa.cast(sa.literal("infinity", sa.Text), self._column.type))
+        elif self._table.database.dialect == "sqlite":
+            # Whatever comes behind all times, as it compares texts: other words, and bytes.
+            never.append(sa.type_coerce(self._column, sa.String) > _LAST)
+        return never
+
     def _behind(self, last: FlatMap | None) -> list[sa.ColumnElement[bool]]:
         return [self._order.behind(last)] if last is not None else []
 
@@ -96,7 +133,7 @@ class ByTime:
             clock = clock if kind.timezone else sa.func.localtimestamp()
         now = connection.execute(sa.select(clock)).scalar_one()
         latest = Order(self._table, [self._column])
-        return [*self._behind(last), latest.up_to({self._column.name: self._text(now - self._settle)})]
+        return [*self._behind(last), *self._placed, latest.up_to({self._column.name: self._text(now - self._settle)})]
 
     def _text(self, moment: datetime) -> str:
         # A text without fractions is less than the same second with them: what settles may be read a second late.

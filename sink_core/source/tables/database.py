@@ -6,8 +6,11 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cached_property
+from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.dialects.postgresql import DOMAIN
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
@@ -22,8 +25,15 @@ from sqlalchemy.exc import (
 from calve.sink_core.config.error_text import describe
 from calve.sink_core.config.references import without_user_info
 from calve.sink_core.config.urls import encoded
-from calve.sink_core.error_codes.source import DATABASE_REFUSED, NO_DATABASE, NO_DRIVER, NO_TABLE_TO_ASK
+from calve.sink_core.error_codes.source import (
+    DATABASE_REFUSED,
+    DATABASE_RIGHTS,
+    NO_DATABASE,
+    NO_DRIVER,
+    NO_TABLE_TO_ASK,
+)
 from calve.sink_core.errors import ConfigError, Unreachable
+from calve.sink_core.source.postgres.values import SESSION, TYPES, Types
 
 AT_ONCE = 1_000
 """Rows that are fetched at a time, and sent in one `Rows`."""
@@ -31,6 +41,10 @@ AT_ONCE = 1_000
 _POSTGRES = "postgresql"
 # Of libpq. What the address says of them holds.
 _CONNECT = {"connect_timeout": "10", "fallback_application_name": "calve"}
+_ZONE = "timezone"
+# The zone is the user's own where the clock is asked.
+_SETTINGS = {name: value for name, value in SESSION.items() if name != _ZONE}
+_NOT_GRANTED = "42501"
 
 
 class Database:
@@ -68,11 +82,23 @@ class Database:
     @contextmanager
     def streamed(self) -> Generator[sa.Connection]:
         """A connection whose rows stay in the database until they are fetched, `AT_ONCE` at a time."""
-        with (
-            self.reported(),
-            self._engine.connect().execution_options(stream_results=True, yield_per=AT_ONCE) as connection,
-        ):
-            yield connection
+        with self.reported(), self._engine.connect() as connection:
+            if self.is_postgres:
+                connection.exec_driver_sql(f"SET LOCAL {_ZONE} = '{SESSION[_ZONE]}'")
+            yield connection.execution_options(stream_results=True, yield_per=AT_ONCE)
+
+    @cached_property
+    def types(self) -> Types:
+        """How values of PostgreSQL become JSON."""
+        with self.asked() as connection:
+            found = connection.execute(sa.text(TYPES)).all()
+        return Types.of(((oid, element, base) for oid, element, base in found), checked=self.unchecked)
+
+    @cached_property
+    def unchecked(self) -> bool:
+        """Whether a database of PostgreSQL has never looked at its bytes."""
+        with self.asked() as connection:
+            return connection.exec_driver_sql("SHOW server_encoding").scalar_one() == "SQL_ASCII"
 
     def table(self, name: str) -> sa.Table:
         """The table or view `schema.table` as it is now. Raises ConfigError if there is none."""
@@ -81,13 +107,17 @@ class Database:
             # Of a type that SQLAlchemy doesn't know the driver's text is read.
             warnings.filterwarnings("ignore", "Did not recognize type", SAWarning)
             try:
-                return sa.Table(table, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
+                found = sa.Table(table, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
             except NoSuchTableError:
                 raise ConfigError(
                     f"source.tables: {name} is not in the database {self._shown}",
                     hint="correct the name, or grant the user what it needs to see the table",
                     code=NO_TABLE_TO_ASK,
                 ) from None
+        for column in found.c:
+            while isinstance(column.type, DOMAIN):
+                column.type = column.type.data_type
+        return found
 
     @contextmanager
     def reported(self) -> Generator[None]:
@@ -103,6 +133,9 @@ class Database:
             if gone or isinstance(error, OperationalError | InterfaceError):
                 hint = "is it up, and are address, user and password right?"
                 raise Unreachable(where, hint=hint, code=NO_DATABASE) from None
+            if isinstance(error, DBAPIError) and getattr(error.orig, "pgcode", None) == _NOT_GRANTED:
+                hint = "GRANT SELECT on what the message names; where it is row-level security, ALTER ROLE … BYPASSRLS"
+                raise ConfigError(where, hint=hint, code=DATABASE_RIGHTS) from None
             hint = "docs/sources.md says what each way to read a table needs"
             raise ConfigError(where, hint=hint, code=DATABASE_REFUSED) from None
 
@@ -121,7 +154,7 @@ def _engine(url: str, shown: str) -> sa.Engine:
         if parsed.drivername == _POSTGRES:
             parsed = parsed.set(drivername=f"{_POSTGRES}+psycopg2")
         given = {key: value for key, value in _CONNECT.items() if postgres and key not in parsed.query}
-        return sa.create_engine(parsed, connect_args=given, hide_parameters=True, pool_pre_ping=True)
+        engine = sa.create_engine(parsed, connect_args=given, hide_parameters=True, pool_pre_ping=True)
     except ImportError as error:
         extra = "pip install 'calve[postgres]'" if error.name == "psycopg2" else f"install {error.name}"
         raise ConfigError(
@@ -133,3 +166,23 @@ def _engine(url: str, shown: str) -> sa.Engine:
         message = f"database.url: {shown} is no address that SQLAlchemy takes"
         hint = "write postgresql://user:${ENV:PASSWORD}@host:5432/shop, or another database's"
         raise ConfigError(message, hint=hint, code=NO_DATABASE) from error
+    if prepare := _PREPARE.get(engine.dialect.name):
+        event.listen(engine, "connect", lambda connection, _record: prepare(connection))
+    return engine
+
+
+def _prepare_postgres(connection: Any) -> None:
+    """Have a session write values as they are read here, whatever its role or database sets."""
+    cursor = connection.cursor()
+    for name, value in _SETTINGS.items():
+        cursor.execute(f"SET {name} = {value}")
+    cursor.close()
+    connection.commit()
+
+
+def _prepare_sqlite(connection: Any) -> None:
+    """SQLite keeps any bytes as a text: what is no UTF-8 is a matter of its row."""
+    connection.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+
+
+_PREPARE = {_POSTGRES: _prepare_postgres, "sqlite": _prepare_sqlite}

@@ -22,7 +22,7 @@ class Order:
 
     def __init__(self, table: QueriedTable, columns: Sequence[sa.Column[Any]]) -> None:
         self._dialect = table.database.dialect
-        self._columns = tuple(columns)
+        self.columns = tuple(columns)
         for column in columns:
             if not self._is_exact(column.type):
                 raise ConfigError(
@@ -34,30 +34,30 @@ class Order:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self._columns)
+        return tuple(column.name for column in self.columns)
 
     @property
     def places(self) -> list[sa.ColumnElement[Any]]:
         """What to select for `place`, named by number."""
-        return [self._shown(column).label(f"calve_{i}") for i, column in enumerate(self._columns)]
+        return [self._shown(column).label(f"calve_{i}") for i, column in enumerate(self.columns)]
 
     def place(self, values: Sequence[Any]) -> dict[str, Primitive]:
         """From what `places` gave."""
         return {
             column.name: value.isoformat() if isinstance(value, datetime) else value
-            for column, value in zip(self._columns, values, strict=True)
+            for column, value in zip(self.columns, values, strict=True)
         }
 
     def ascending(self) -> list[sa.ColumnElement[Any]]:
-        return [column.asc() for column in self._columns]
+        return [column.asc() for column in self.columns]
 
     def behind(self, place: Place) -> sa.ColumnElement[bool]:
         """Rows that come after it."""
-        return self._beyond(self._columns, place, "__gt__", "__ge__", sa.false())
+        return self._beyond(self.columns, place, "__gt__", "__ge__", sa.false())
 
     def up_to(self, place: Place) -> sa.ColumnElement[bool]:
         """Rows that come before it, and the one that is there."""
-        return self._beyond(self._columns, place, "__lt__", "__le__", sa.true())
+        return self._beyond(self.columns, place, "__lt__", "__le__", sa.true())
 
     def _beyond(
         self,

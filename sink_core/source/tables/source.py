@@ -5,9 +5,10 @@ way to tell which rows are new.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from calve.sink_core.config.source_systems import TableByQuery, topic_of
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.error_codes.source import OTHER_WAY
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.source.base import Limits, Rows, Stored, Support, Topic, Update, Waiting, Work
@@ -28,8 +29,14 @@ WAYS: Mapping[str, Callable[[QueriedTable], Way]] = {
 """By what `by` names."""
 
 
+T = TypeVar("T")
+
+
 class Tables:
-    """Records have the row as JSON for a value, and its key's columns for a key."""
+    """A table that can't be read stands alone: all others go on.
+
+    Records have the row as JSON for a value, and its key's columns for a key.
+    """
 
     def __init__(self, *, url: str, topics: str, tables: Sequence[Mapping[str, Any]]) -> None:
         """`topics` has `{schema}` and `{table}` in it, `tables` what the file says of each. Raises ConfigError for what
@@ -56,14 +63,18 @@ class Tables:
 
     def plan(self, stored: Stored, limits: Limits) -> Sequence[Work]:
         some = Limits(max(1, limits.max_records // len(self._ways)), limits.max_bytes, limits.until)
-        found = list[Work]()
-        for partition, last, way in self._each(stored):
-            if (planned := way.plan(last, some)) is not None:
-                found.append(Work(partition, last, planned.bound, planned.rows, way.whole))
-        return found
 
-    def read(self, work: Work) -> Iterator[Rows]:
-        return self._ways[work.partition].read(work.start, work.bound)
+        def work(partition: FlatMap, last: FlatMap | None, way: Way) -> Work | None:
+            planned = way.plan(last, some)
+            return Work(partition, last, planned.bound, planned.rows, way.whole) if planned is not None else None
+
+        return [each for each in self._each(stored, work)[0] if each is not None]
+
+    def read(self, work: Work) -> Iterator[Rows | Blocker]:
+        try:
+            yield from self._ways[work.partition].read(work.start, work.bound)
+        except ConfigError as error:
+            yield Blocker.of(_name(work.partition), error)
 
     def update_offsets(self, pending: Stored) -> Update | None:  # noqa: ARG002 - as it is
         return None
@@ -72,12 +83,14 @@ class Tables:
         """Nothing: the database keeps nothing for whoever asks."""
 
     def waiting(self, stored: Stored) -> Waiting:
-        seen = [way.waiting(last) for _, last, way in self._each(stored)]
-        records = sum(rows for rows, _ in seen)
+        seen, blockers = self._each(stored, lambda _partition, last, way: (*way.waiting(last), [*way.blockers()]))
+        blockers += [blocker for *_, some in seen for blocker in some]
+        records = sum(rows for rows, *_ in seen)
         number = f"{records:,} row{'s' * (records != 1)}"
-        what = "; ".join([number, *dict.fromkeys(remark for _, remark in seen if remark)])
+        what = "; ".join([number, *dict.fromkeys(remark for _, remark, _ in seen if remark)])
         windows = (way for way in self._ways.values() if isinstance(way, Window))
-        return Waiting(records, what, until=next((way.until() for way in windows), None))
+        until = next((way.until() for way in windows), None)
+        return Waiting(records, what, until=until, blockers=blockers)
 
     def exactly_once(self) -> Support:
         why = "; ".join(dict.fromkeys(why for way in self._ways.values() if (why := way.why_not())))
@@ -86,11 +99,25 @@ class Tables:
     def close(self) -> None:
         self._database.close()
 
-    def _each(self, stored: Stored) -> Iterator[tuple[FlatMap, FlatMap | None, Way]]:
-        """Source partitions, their offsets, and the ways, which fit their tables and the offsets."""
+    def _each(self, stored: Stored, ask: Callable[[FlatMap, FlatMap | None, Way], T]) -> tuple[list[T], list[Blocker]]:
+        """What each table answers that can be read, asked by its source partition, its offset and its way; and what
+        keeps the others, and rows that no run will read. Raises the first ConfigError if no table can be read.
+        """
+        answers, blockers, errors = list[T](), list[Blocker](), list[ConfigError]()
         for partition, way in self._ways.items():
-            way.require()
-            yield partition, _last(stored, partition, way), way
+            try:
+                way.require()
+                answers.append(ask(partition, _last(stored, partition, way), way))
+            except ConfigError as error:
+                blockers.append(Blocker.of(_name(partition), error))
+                errors.append(error)
+        if errors and not answers:
+            raise errors[0]
+        return answers, blockers
+
+
+def _name(partition: FlatMap) -> str:
+    return str(partition["table"])
 
 
 def _last(stored: Stored, partition: FlatMap, way: Way) -> FlatMap | None:

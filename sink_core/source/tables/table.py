@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import INTERVAL
 
 from calve.sink_core.config.source_systems import TableByQuery
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.error_codes.source import NO_TABLE_TO_ASK, WAY_DOES_NOT_FIT
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.source.base import Limits, Record, Rows
+from calve.sink_core.source.base import BadRow, Limits, Record, Rows
 from calve.sink_core.source.flat_map import FlatMap
-from calve.sink_core.source.json_values import Form, compact, moment, plain
+from calve.sink_core.source.json_values import moment, plain, token
+from calve.sink_core.source.postgres.values import NULL, ToJson, quoted
+from calve.sink_core.source.tables.catalog import CatalogEntry
 from calve.sink_core.source.tables.database import Database
 
-_TIMES = (sa.Date, sa.DateTime, sa.Time, INTERVAL)
+ToCell = Callable[[Any], bytes]
+"""From a driver's value to JSON. Raises ValueError for one that can't be JSON as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,10 @@ class Way(Protocol):
 
     def require(self) -> None:
         """Raise ConfigError for a table that can't be read this way."""
+        ...
+
+    def blockers(self) -> Iterable[Blocker]:
+        """What keeps rows that are there from being read, for now or for good."""
         ...
 
     def waiting(self, last: FlatMap | None) -> tuple[int, str]:
@@ -90,9 +97,24 @@ class QueriedTable:
             return self.found.name in sa.inspect(connection).get_view_names(self.found.schema)
 
     @cached_property
+    def catalog(self) -> CatalogEntry:
+        """Of a table of PostgreSQL."""
+        with self.database.asked() as connection:
+            return CatalogEntry.of(connection, self.found)
+
+    def require_all_seen(self) -> None:
+        """Raise ConfigError for a table of which the user doesn't see all, or that isn't there."""
+        _ = self.found
+        if self.database.is_postgres:
+            self.catalog.require_all_seen(self.name)
+
+    @cached_property
     def key(self) -> tuple[sa.Column[Any], ...]:
-        """The columns of a record's key: those that were asked for, else the primary key's, which may be none."""
-        return tuple(self.found.c[name] for name in self.asked.key) or tuple(self.found.primary_key.columns)
+        """The columns of a record's key, which may be none: those that were asked for; else of PostgreSQL those that
+        its log goes by, so that a row has one key by every way in; else the primary key's.
+        """
+        names = self.asked.key or (self.catalog.key if self.database.is_postgres else ())
+        return tuple(self.found.c[name] for name in names) or tuple(self.found.primary_key.columns)
 
     def column(self, kind: type[sa.types.TypeEngine[Any]], wanted: str, other: str) -> sa.Column[Any]:
         """The one that tells new rows, of a way that has one. Raises ConfigError for another type than `kind`, in words
@@ -108,6 +130,19 @@ class QueriedTable:
             )
         return column
 
+    def may_be_null(self, column: sa.Column[Any]) -> bool:
+        """Of a view's columns nobody knows, and SQLite has null in primary keys that are no whole numbers."""
+        if self.is_view:
+            return True
+        if column.primary_key and self.database.dialect == "sqlite":
+            return not isinstance(column.type, sa.Integer)
+        return bool(column.nullable)
+
+    def never_read(self, why: str, hint: str, *where: sa.ColumnElement[bool]) -> Iterator[Blocker]:
+        """Of rows that any of `where` holds for, if there are any."""
+        if where and (rows := self.count(sa.or_(*where))):
+            yield Blocker(self.name, f"{rows:,} row{'s' * (rows != 1)} {why}: no run reads them", hint)
+
     def count(self, *where: sa.ColumnElement[bool]) -> int:
         """Rows that are there now."""
         counted = sa.select(sa.func.count()).select_from(self.found).where(*where)
@@ -115,35 +150,87 @@ class QueriedTable:
             return connection.execute(counted).scalar_one()
 
     def select(self, *besides: sa.ColumnElement[Any]) -> sa.Select[Any]:
-        """All columns, and what is wanted besides, for `records`."""
-        return sa.select(*(as_read(column, self.database.dialect) for column in self.found.c), *besides)
+        """All columns, and what is wanted besides, for `rows`."""
+        return sa.select(*(self._as_read(column) for column in self.found.c), *besides)
 
-    def records(self, rows: Iterable[Sequence[Any]]) -> list[Record]:
-        """What `select` found. A table without a key gives records without one."""
-        made = list[Record]()
-        for row in rows:
-            # What was selected besides is behind the columns.
-            values = {name: form(value) for (name, form), value in zip(self._forms, row, strict=False)}
-            key = compact({name: values[name] for name in self._key_names}) if self._key_names else None
-            made.append(Record(self.topic, key, compact(values)))
-        return made
+    def rows(self, offset: FlatMap, found: Iterable[Sequence[Any]]) -> Rows:
+        """What `select` found, with the offset behind it. A table without a key gives records without one."""
+        made, bad = list[Record](), list[BadRow]()
+        for row in found:
+            try:
+                made.append(self._record(row))
+            except ValueError:
+                bad.append(self._bad(row))
+        return Rows(offset, made, bad)
+
+    def _record(self, row: Sequence[Any]) -> Record:
+        # What was selected besides is behind the columns.
+        cells = [name + to_cell(value) for (name, to_cell), value in zip(self._cells, row, strict=False)]
+        key = b"{%b}" % b",".join([cells[at] for at in self._key_places]) if self._key_places else None
+        return Record(self.topic, key, b"{%b}" % b",".join(cells))
+
+    def _bad(self, row: Sequence[Any]) -> BadRow:
+        """A row with a value that can't be taken: it names the first of them."""
+        cells, errors = list[bytes](), dict[str, str]()
+        for column, (name, to_cell), value in zip(self.found.c.keys(), self._cells, row, strict=False):
+            try:
+                cell = to_cell(value)
+            except ValueError as error:
+                errors[column] = f"column {column}: {error}"
+                cell = token(_legible(value))
+            cells.append(name + cell)
+        raw, key = (b"{%b}" % b",".join(each) for each in (cells, [cells[at] for at in self._key_places]))
+        column, error = next(iter(errors.items()))
+        return BadRow(raw, error, FlatMap({"table": self.name, "column": column, "key": key.decode()}))
+
+    def _as_read(self, column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+        """A column so that nothing of its values gets lost on the way to Python.
+
+        Of PostgreSQL it is the text of its type's output function, as the log has it: a cast gives another one of some
+        types, and what a driver makes of a value is less than the value. SQLite keeps what it is given.
+        """
+        if self.database.is_postgres:
+            text: sa.ColumnElement[Any] = sa.func.concat(column)
+            if self.database.unchecked:
+                # No driver could read it: the bytes as they are.
+                text = sa.type_coerce(sa.func.convert_to(text, "SQL_ASCII"), sa.LargeBinary)
+            # A row of nulls is null to SQL, and is none.
+            return sa.case((sa.func.num_nulls(column) == 0, text))
+        return sa.type_coerce(column, sa.types.NullType()) if self.database.dialect == "sqlite" else column
 
     @cached_property
-    def _forms(self) -> list[tuple[str, Form]]:
-        return [(each.name, moment if isinstance(each.type, sa.DateTime) else plain) for each in self.found.c]
+    def _cells(self) -> list[tuple[bytes, ToCell]]:
+        """For each column its name as JSON, and what makes its values JSON."""
+        return [(quoted(each.name) + b":", self._to_cell(each)) for each in self.found.c]
+
+    def _to_cell(self, column: sa.Column[Any]) -> ToCell:
+        if self.database.is_postgres:
+            return _of_text(self.database.types.to_json(self.catalog.kinds[column.name]))
+        if self.database.dialect == "sqlite" and isinstance(column.type, sa.Boolean):
+            return lambda value: token(bool(value) if value in (0, 1) else plain(value))
+        return (lambda value: token(moment(value))) if isinstance(column.type, sa.DateTime) else _plain
 
     @cached_property
-    def _key_names(self) -> list[str]:
-        return [each.name for each in self.key]
+    def _key_places(self) -> list[int]:
+        columns = self.found.c.keys()
+        return [columns.index(each.name) for each in self.key]
 
 
-def as_read(column: sa.Column[Any], dialect: str) -> sa.ColumnElement[Any]:
-    """A column so that nothing of its values gets lost on the way to Python.
+def _legible(value: Any) -> str:
+    """Of a text that is none: what is no UTF-8 as `\\xff`."""
+    is_raw = isinstance(value, bytes | bytearray | memoryview)
+    raw = bytes(value) if is_raw else str(value).encode(errors="surrogateescape")
+    return raw.decode(errors="backslashreplace")
 
-    PostgreSQL has times that Python hasn't: infinity, the year 12000, 24:00, a month. SQLite keeps what it is given.
-    """
-    if dialect == "postgresql" and isinstance(column.type, _TIMES):
-        return sa.cast(column, sa.Text)
-    if dialect == "sqlite" and isinstance(column.type, (*_TIMES, sa.Numeric)):
-        return sa.type_coerce(column, sa.types.NullType())
-    return column
+
+def _of_text(to_json: ToJson) -> ToCell:
+    def to_cell(value: Any) -> bytes:
+        if value is None:
+            return NULL
+        return to_json(value.encode() if isinstance(value, str) else bytes(value))
+
+    return to_cell
+
+
+def _plain(value: Any) -> bytes:
+    return token(plain(value))

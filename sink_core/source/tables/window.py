@@ -10,12 +10,13 @@ within 2^32 transactions a row's place is certain, and nothing tells it from one
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
 
 import sqlalchemy as sa
 
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.error_codes.source import WAY_DOES_NOT_FIT
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.findings import DATABASE_RESTORED
@@ -59,6 +60,7 @@ class Window:
             )
 
     def require(self) -> None:
+        self._table.require_all_seen()
         if self._no_tables:
             raise ConfigError(
                 f"source.tables: {self._table.name} is or has {', '.join(self._no_tables)}, and by: transaction is for "
@@ -67,10 +69,22 @@ class Window:
                 code=WAY_DOES_NOT_FIT,
             )
 
+    def blockers(self) -> Iterator[Blocker]:
+        """Rows that were written since a transaction began that is open for a while."""
+        horizon, end = self._horizon(None)
+        holder = self._holder(horizon) if horizon < end else None
+        if holder is None or not (rows := self._rows(FlatMap({XID: horizon}), end)):
+            return
+        pid, gid, since_ms = holder
+        if since_ms is not None and since_ms > (time.time() - _OPEN_S) * 1000:
+            return
+        why = f"{rows:,} row{'s' * (rows != 1)} written since transaction {horizon} began, which is open"
+        by, mends = (f"prepared as {gid}", "COMMIT PREPARED or ROLLBACK PREPARED") if gid else (f"pid {pid}", "end it")
+        yield Blocker(self._table.name, f"{why} ({by})", mends, since_ms)
+
     def waiting(self, last: FlatMap | None) -> tuple[int, str]:
-        horizon, end = self._horizon(last)
-        rows = max(self._rows(last, horizon), _is_stale(last, horizon))
-        return rows, _held(self._open(horizon)) if horizon < end else ""
+        horizon, _ = self._horizon(last)
+        return max(self._rows(last, horizon), _is_stale(last, horizon)), ""
 
     def until(self) -> int:
         """The horizon: what is written from now on is for another run."""
@@ -90,7 +104,7 @@ class Window:
             found, _ = connection.execute(sa.text(_HORIZON)).one()
             self._require(_xid(bound), found)
             for rows in connection.execute(self._table.select().where(_within(last, _xid(bound)))).partitions():
-                yield Rows(bound, self._table.records(rows))
+                yield self._table.rows(bound, rows)
         yield Rows(bound)
 
     def why_not(self) -> str:
@@ -128,9 +142,11 @@ class Window:
             return 0
         return self._table.count(_within(last, horizon))
 
-    def _open(self, horizon: int) -> Any:
+    def _holder(self, horizon: int) -> tuple[int | None, str | None, int | None] | None:
+        """Of the open transaction with this id: its process, its name where it is prepared, and since when."""
         with self._table.database.asked() as connection:
-            return connection.execute(sa.text(_OPEN), {"xid": str(horizon % ROUND)}).one_or_none()
+            found = connection.execute(sa.text(_HOLDER), {"xid": str(horizon % ROUND)}).one_or_none()
+        return None if found is None else (found.pid, found.gid, found.since_ms)
 
 
 def _xid(offset: FlatMap) -> int:
@@ -158,21 +174,12 @@ def _behind(xid: int) -> sa.ColumnElement[int]:
     return (_XMIN - sa.literal(xid, sa.BigInteger)).op("&", return_type=sa.BigInteger())(ROUND - 1)
 
 
-def _held(found: Any) -> str:
-    if found is None or (found.seconds is not None and found.seconds < _OPEN_S):
-        return ""
-    who = f"prepared as {found.gid}" if found.gid is not None else f"pid {found.pid}"
-    since = f", open for {found.seconds:,} s" if found.seconds is not None else ""
-    return f"what was written since transaction {found.xid} began waits for its end ({who}{since})"
-
-
 _HORIZON = """
 SELECT pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint FROM pg_current_snapshot() s
 """
 # A transaction has a lock on its own id. How long a session of somebody else is at it only few may see.
-_OPEN = """
-SELECT l.transactionid::text AS xid, l.pid, p.gid,
-       floor(extract(epoch FROM clock_timestamp() - coalesce(p.prepared, a.xact_start)))::bigint AS seconds
+_HOLDER = """
+SELECT l.pid, p.gid, floor(extract(epoch FROM coalesce(p.prepared, a.xact_start)) * 1000)::bigint AS since_ms
 FROM pg_locks l
 LEFT JOIN pg_stat_activity a ON a.pid = l.pid
 LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid

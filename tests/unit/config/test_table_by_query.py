@@ -47,8 +47,20 @@ def test_what_is_handed_on_says_the_same(said: dict[str, Any]) -> None:
     assert TableByQuery.model_validate(read.model_dump(exclude_none=True)) == read
 
 
+def shop(*tables: dict[str, Any], **target: Any) -> dict[str, Any]:
+    source = {"database": "shop", "tables": [*tables]}
+    return {"name": "shop", "kind": "source", "source": source, "target": {"kafka": "here", **target}}
+
+
 def test_avro_is_refused() -> None:
-    avro = {"type": "avro", "registry": "here"}
-    source = {"name": "shop", "kind": "source", "source": {"database": "shop", "tables": [T]}}
     with invalid("target.value.type", "json"):
-        SourceConfig.model_validate({**source, "target": {"kafka": "here", "value": avro}})
+        SourceConfig.model_validate(shop(T, value={"type": "avro", "registry": "here"}))
+
+
+def test_a_table_that_has_no_topic_of_its_own_is_refused() -> None:
+    with invalid("source.tables.1.table", "shop.public.o$", "target.topics"):
+        SourceConfig.model_validate(shop(T, {"table": "public.o$"}))
+    others = {"table": "old.orders"}
+    with invalid("source.tables.1.table", "public.orders", "target.topics"):
+        SourceConfig.model_validate(shop(T, others, topics="shop.{table}"))
+    SourceConfig.model_validate(shop(T, others))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from calve import RetriableError, TerminalError
 from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.source import NO_SOURCE_CLASS, SOURCE_BROKE_RULES, SOURCE_FAILED
+from calve.sink_core.error_codes.source import NO_SOURCE_CLASS, SOURCE_AWAY, SOURCE_BROKE_RULES, SOURCE_FAILED
 from calve.sink_core.source.base import Limits, Record, Rows, Stored, Topic, Update, Work
 from calve.sink_core.source.batches import by_slot
 from calve.sink_core.source.flat_map import FlatMap
@@ -21,6 +22,15 @@ A, B = FlatMap({"file": "a.txt"}), FlatMap({"file": "b.txt"})
 ONE = FlatMap({"line": 1})
 LIMITS = Limits(10, 10)
 WORK = Work(A, None, ONE, 1)
+
+
+RAISED: Mapping[str, Exception] = {
+    "OSError": OSError("gone"),
+    "TimeoutError": TimeoutError("gone"),
+    "ValueError": ValueError("gone"),
+    "503": RetriableError("HTTP 503"),
+    "403": TerminalError("HTTP 403"),
+}
 
 
 class Broken(Lines):
@@ -41,8 +51,8 @@ class Broken(Lines):
         return ["topic"] if self._does == "type" else super().topics()  # type: ignore[list-item]  # pyright: ignore
 
     def read(self, work: Work) -> Iterator[Rows]:  # noqa: ARG002 - as it is
-        if self._does == "raise":
-            raise OSError("gone")
+        if self._does in RAISED:
+            raise RAISED[self._does]
         yield Rows(ONE, [Record("other", None, b"x")])
 
     def update_offsets(self, pending: Stored) -> Update | None:  # noqa: ARG002 - as it is
@@ -62,13 +72,31 @@ def opened(folder: Path, does: str, reserved: Sequence[str] = ()) -> OpenedSourc
         ("elsewhere", lambda s: s.plan({}, LIMITS), SOURCE_BROKE_RULES, ["plan()", A.json, ONE.json, None]),
         ("type", lambda s: s.topics(), SOURCE_BROKE_RULES, ["topics()", "str", "Topic"]),
         ("topic", lambda s: list(s.read(WORK)), SOURCE_BROKE_RULES, ["read()", "other", "topics()"]),
-        ("raise", lambda s: list(s.read(WORK)), SOURCE_FAILED, [A.json, "OSError: gone"]),
+        ("OSError", lambda s: list(s.read(WORK)), SOURCE_AWAY, [A.json, "OSError: gone"]),
+        ("TimeoutError", lambda s: list(s.read(WORK)), SOURCE_AWAY, [A.json, "TimeoutError: gone"]),
+        ("ValueError", lambda s: list(s.read(WORK)), SOURCE_FAILED, [A.json, "ValueError: gone"]),
         ("update", lambda s: s.update_offsets({}), SOURCE_BROKE_RULES, ["update_offsets()", "dict", "FlatMap"]),
     ],
 )
 def test_it_is_told_what_it_did(does: str, asks: Any, code: ErrorCode, named: list[object], tmp_path: Path) -> None:
     with opened(tmp_path, does) as source, raises(code, "test_opening:Broken", *named):
         asks(source)
+
+
+@pytest.mark.parametrize(
+    ("does", "kind"),
+    [
+        ("OSError", RetriableError),
+        ("TimeoutError", RetriableError),
+        ("503", RetriableError),
+        ("ValueError", TerminalError),
+        ("403", TerminalError),
+    ],
+)
+def test_what_may_pass_and_what_needs_a_person_are_told_apart(does: str, kind: type, tmp_path: Path) -> None:
+    with opened(tmp_path, does) as source, pytest.raises(kind) as raised:
+        list(source.read(WORK))
+    assert type(raised.value) is kind
 
 
 def test_calves_own_topics_are_not_to_be_named(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from calve.sink_core.control.status import Blocker
 from calve.sink_core.source.base import BadRow, Limits, Record, Rows, Work
 from calve.sink_core.source.files.plan import partition_of
 from calve.sink_core.source.flat_map import FlatMap
@@ -18,12 +19,15 @@ ALL = Limits(1_000_000, 1_000_000_000)
 
 @dataclass
 class Reading:
-    """What was read so far; `stored` are its source offsets, `rows` what there was at a time."""
+    """What was read so far; `stored` are its source offsets, `rows` what there was at a time, `stuck` what tasks
+    could not read on.
+    """
 
     path: str
     options: dict[str, Any]
     stored: dict[FlatMap, FlatMap] = field(default_factory=dict[FlatMap, FlatMap])
     rows: list[Rows] = field(default_factory=list[Rows])
+    stuck: list[Blocker] = field(default_factory=list[Blocker])
 
     def opened(self) -> OpenedSource:
         return OpenedSource(SourceSpec(FILES, {"path": self.path, "topic": "rows", **self.options}))
@@ -40,6 +44,9 @@ class Reading:
             pending = dict[FlatMap, FlatMap]()
             for work in given:
                 for rows in task.read(work):
+                    if isinstance(rows, Blocker):
+                        self.stuck.append(rows)
+                        continue
                     self.rows.append(rows)
                     pending[work.partition] = rows.offset
             for partition, offset in task.update_offsets(pending).items():
@@ -55,6 +62,10 @@ class Reading:
     def waiting(self) -> str:
         with self.opened() as source:
             return source.waiting(self.stored).what
+
+    def blockers(self) -> list[Blocker]:
+        with self.opened() as source:
+            return list(source.waiting(self.stored).blockers)
 
     def offset(self, name: str) -> dict[str, Any]:
         return dict(self.stored[partition_of(name)])

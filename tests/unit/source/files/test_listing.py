@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
-from calve.sink_core.error_codes.source import FILE_COMPRESSED, NO_FILES_ADDRESS
+from calve.sink_core.error_codes.source import FILE_COMPRESSED, FILE_FORBIDDEN, FILE_NAME, NO_FILES_ADDRESS
 from calve.sink_core.source.base import Limits
 from calve.sink_core.source.files.listing import Address, Found
 from calve.sink_core.source.files.place import Place
@@ -16,9 +18,21 @@ from calve.sink_core.source.files.plan import forgotten, unread
 from calve.sink_core.source.files.source import MOST_FILES
 from calve.sink_core.source.opening import OpenedSource, SourceSpec
 from calve.sink_core.source.systems import FILES
-from tests.codes import raises
+from tests.codes import names, raises, says
 from tests.support import unique
 from tests.unit.source.files.reading import ALL, append, reading
+
+
+class Forbidding(LocalFileSystem):
+    """A folder of this host in which one file may not be opened: root may open all."""
+
+    protocol = "forbidding"
+    cachable = False
+
+    def open(self, path: str, *args: Any, **options: Any) -> Any:
+        if path.endswith("a.jsonl"):
+            raise PermissionError(13, "Permission denied")
+        return super().open(path, *args, **options)
 
 
 def test_names_are_those_below_the_folder_that_is_read(tmp_path: Path) -> None:
@@ -28,13 +42,13 @@ def test_names_are_those_below_the_folder_that_is_read(tmp_path: Path) -> None:
     (tmp_path / "link.csv").symlink_to(tmp_path / "b" / "c.csv")
     (tmp_path / "folder.csv").symlink_to(tmp_path / "b")
 
-    def names(path: Path) -> list[str]:
+    def found(path: Path) -> list[str]:
         return [each.name for each in Address(str(path), {}).files()]
 
-    assert names(tmp_path) == ["a.csv", "g.txt", "link.csv"]
-    assert names(tmp_path / "*.csv") == ["a.csv", "link.csv"]
-    assert names(tmp_path / "**" / "*.csv") == ["a.csv", "b/c.csv", "b/d/e.csv", "link.csv"]
-    assert names(tmp_path / "b" / "c.csv") == ["c.csv"]
+    assert found(tmp_path) == ["a.csv", "g.txt", "link.csv"]
+    assert found(tmp_path / "*.csv") == ["a.csv", "link.csv"]
+    assert found(tmp_path / "**" / "*.csv") == ["a.csv", "b/c.csv", "b/d/e.csv", "link.csv"]
+    assert found(tmp_path / "b" / "c.csv") == ["c.csv"]
     [link] = [each for each in Address(str(tmp_path), {}).files() if each.name == "link.csv"]
     assert (link.size, link.mtime) == (2, (tmp_path / "b" / "c.csv").stat().st_mtime)
 
@@ -48,10 +62,45 @@ def test_a_folder_that_is_missing_is_said_to_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst", "a.zip"])
-def test_compressed_lines_are_refused_by_name(name: str, tmp_path: Path) -> None:
-    append(tmp_path / name, "x")
-    with raises(FILE_COMPRESSED, name):
-        reading(tmp_path).plan()
+def test_compressed_lines_are_refused_by_name_and_others_read(name: str, tmp_path: Path) -> None:
+    append(tmp_path / name, "x", settled=True)
+    append(tmp_path / "b.jsonl", "{}\n")
+    lines = reading(tmp_path)
+    assert lines.values() == ["{}"]
+    [blocker] = lines.blockers()
+    says(blocker.why, FILE_COMPRESSED, name)
+
+
+def test_a_name_that_is_no_utf_8_is_told_and_others_are_read(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"caf\xe9.jsonl")).write_bytes(b"{}\n")
+    append(tmp_path / "b.jsonl", '{"n":1}\n')
+    lines = reading(tmp_path)
+    assert lines.values() == ['{"n":1}']
+    [blocker] = lines.blockers()
+    assert blocker.where == "caf\\xe9.jsonl"
+    says(blocker.why, FILE_NAME)
+    blocker.why.encode()
+
+
+def test_a_file_that_may_not_be_opened_is_told_and_others_are_read(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        append(tmp_path / name, "{}\n")
+    fsspec.register_implementation("forbidding", Forbidding, clobber=True)
+    lines = reading(f"forbidding://{tmp_path}/*.jsonl")
+    assert lines.values() == ["{}"]
+    [blocker] = lines.blockers()
+    says(blocker.why, FILE_FORBIDDEN, "a.jsonl")
+
+
+def test_files_that_the_pattern_does_not_meet_are_told(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "b.json", ".hidden", "deep/c.json", "deep/d.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        append(tmp_path / name, "{}\n")
+    said = reading(tmp_path / "*.jsonl").waiting()
+    names(said, 1, "b.json")
+    assert "c.json" not in said
+    names(reading(tmp_path / "**" / "*.jsonl").waiting(), 2, "b.json", "deep/c.json")
+    assert reading(tmp_path).waiting() == "2 files, 6 bytes"
 
 
 def test_an_address_without_its_package_is_said_to_be() -> None:

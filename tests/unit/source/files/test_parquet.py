@@ -15,8 +15,10 @@ import pytest
 
 from calve.sink_core.error_codes.source import FILE_OTHER_FORMAT
 from calve.sink_core.source.base import Limits
-from tests.codes import finding, names, raises
+from tests.codes import finding, names, raises, says
 from tests.unit.source.files.reading import append, reading
+
+_US = pa.timestamp("us")
 
 
 def numbers(file: Path, count: int, *, group: int = 700) -> None:
@@ -87,8 +89,9 @@ def test_text_that_is_no_unicode_is_a_bad_row_and_the_rows_around_it_are_none(tm
     rows = reading(tmp_path, "parquet")
     assert rows.values() == ['{"t":"a"}', '{"t":"c"}']
     [bad] = rows.bad
-    assert (bad.raw, dict(bad.where)) == (b"row 1 of a.parquet", {"file": "a.parquet", "position": 1})
+    assert (bad.raw, dict(bad.where)) == (b"row 1 of a.parquet", {"file": "a.parquet", "position": 1, "column": "t"})
     assert "can't decode" in bad.error
+    names(bad.error, "t")
 
 
 @pytest.mark.parametrize("position", [900, 2500])
@@ -140,8 +143,45 @@ def test_a_task_finds_a_file_that_was_written_anew_since_the_plan(tmp_path: Path
     ],
     ids=["not whole", "without the key", "one name twice"],
 )
-def test_what_can_not_be_read_stops_and_is_named(made: Any, named: list[str], tmp_path: Path) -> None:
+def test_what_can_not_be_read_is_named_and_others_are_read(made: Any, named: list[str], tmp_path: Path) -> None:
     made(tmp_path / "a.parquet")
-    with raises(FILE_OTHER_FORMAT, "a.parquet") as raised:
-        reading(tmp_path, "parquet", key=["id"]).plan()
-    names(raised.value.message, *named)
+    os.utime(tmp_path / "a.parquet", (1.0, 1.0))
+    pq.write_table(pa.table({"id": [7]}), tmp_path / "b.parquet")
+    rows = reading(tmp_path, "parquet", key=["id"])
+    assert rows.values() == ['{"id":7}']
+    [blocker] = rows.blockers()
+    assert (blocker.where, blocker.since_ms) == ("a.parquet", 1000)
+    says(blocker.why, FILE_OTHER_FORMAT, "a.parquet", *named)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_times_of_the_old_form_are_those_that_were_written_in_any_year(nested: bool, tmp_path: Path) -> None:
+    times = ["1600-01-01T00:00:00", "9999-12-31T23:59:59.999999", "2024-02-29T12:00:00", None]
+    moments = [None if each is None else dt.datetime.fromisoformat(each) for each in times]
+    column = pa.array([[each] for each in moments] if nested else moments, pa.list_(_US) if nested else _US)
+    beside = pa.array([1_709_209_800_000] * 4, pa.timestamp("ms"))
+    table = pa.table({"at": column, "beside": beside})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    found = [json.loads(value)["at"] for value in reading(tmp_path, "parquet").values()]
+    assert found == ([[each] for each in times] if nested else times)
+
+
+def test_nanoseconds_of_the_old_form_are_kept_or_a_bad_row(tmp_path: Path) -> None:
+    column = pa.array([1_709_209_800_000_000_001, -1], pa.timestamp("ns"))
+    pq.write_table(pa.table({"at": column}), tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    found = [json.loads(value)["at"] for value in reading(tmp_path, "parquet").values()]
+    assert found == ["2024-02-29T12:30:00.000000001", "1969-12-31T23:59:59.999999999"]
+
+
+def test_a_file_that_is_damaged_within_is_named_and_others_are_read(tmp_path: Path) -> None:
+    numbers(tmp_path / "a.parquet", 30_000)
+    column = pq.read_metadata(tmp_path / "a.parquet").row_group(1).column(0)
+    with (tmp_path / "a.parquet").open("r+b") as opened:
+        opened.seek(column.dictionary_page_offset)
+        opened.write(b"\xff" * column.total_compressed_size)
+    numbers(tmp_path / "b.parquet", 3)
+    rows = reading(tmp_path, "parquet")
+    assert len(rows.read()) >= 3
+    [blocker] = rows.stuck
+    says(blocker.why, FILE_OTHER_FORMAT, "a.parquet")
+    assert rows.offset("b.parquet")["position"] == 3

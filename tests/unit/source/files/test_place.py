@@ -87,6 +87,41 @@ def test_a_file_that_was_only_touched_is_looked_at_once(tmp_path: Path) -> None:
     assert lines.plan() == ()
 
 
+def test_a_file_that_was_renamed_goes_on_under_its_new_name(tmp_path: Path) -> None:
+    lines, old, new = reading(tmp_path), tmp_path / "app.log", tmp_path / "app.log.1"
+    append(old, LINES)
+    assert len(lines.read()) == 1000
+    old.rename(new)
+    append(new, '{"n":"late"}\n')
+    assert lines.values() == ['{"n":"late"}']
+    assert lines.offset("app.log.1")["position"] == new.stat().st_size
+    assert lines.plan() == ()
+    # What takes the old name is another file, and begins.
+    append(old, '{"n":"anew"}\n')
+    assert lines.values() == ['{"n":"anew"}']
+    # Once more, with both names in use.
+    new.rename(tmp_path / "app.log.2")
+    old.rename(new)
+    append(old, '{"n":"third"}\n')
+    assert lines.values() == ['{"n":"third"}']
+    assert lines.plan() == ()
+    names = {str(partition["file"]) for partition in lines.stored}
+    assert names == {"app.log", "app.log.1", "app.log.2"}
+
+
+def test_a_short_file_that_was_renamed_is_known_if_nothing_has_changed_it(tmp_path: Path) -> None:
+    lines, file = reading(tmp_path), tmp_path / "a.jsonl"
+    append(file, "{}\n")
+    assert lines.values() == ["{}"]
+    file.rename(tmp_path / "b.jsonl")
+    assert (lines.values(), lines.plan()) == ([], ())
+    # Another file that says the same is another, though it may have the number of one that is gone.
+    (tmp_path / "b.jsonl").unlink()
+    append(tmp_path / "c.jsonl", "{}\n")
+    os.utime(tmp_path / "c.jsonl", (1.0, 1.0))
+    assert lines.values() == ["{}"]
+
+
 def test_a_task_finds_what_changed_since_the_plan(tmp_path: Path) -> None:
     lines, file = reading(tmp_path), tmp_path / "a.jsonl"
     append(file, LINES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tracemalloc
 from itertools import chain
 from pathlib import Path
@@ -11,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from calve.sink_core.error_codes.source import FILE_OTHER_FORMAT, FILE_RECORD_TOO_LONG
-from calve.sink_core.source.base import Limits
-from calve.sink_core.source.files.text import whole_records
+from calve.sink_core.source.base import Limits, Rows
+from calve.sink_core.source.files.plan import partition_of
+from calve.sink_core.source.files.text import LOOK, whole_records
 from calve.sink_core.source.files.values import MOST_BYTES, MOST_RECORD
-from tests.codes import Naming, finding, names, raises
+from calve.sink_core.source.flat_map import FlatMap
+from tests.codes import Naming, finding, names, raises, says
 from tests.unit.source.files.reading import append, reading
 
 
@@ -76,7 +79,7 @@ def test_lines_that_are_no_objects_are_bad_rows(tmp_path: Path) -> None:
     names(lines.bad[0].error, "list")
     names(lines.bad[2].error, "NaN")
     names(lines.bad[4].error, "id")
-    assert dict(lines.bad[0].where) == {"file": "a.jsonl", "position": 9}
+    assert dict(lines.bad[0].where) == {"file": "a.jsonl", "position": 9, "line": 2}
 
 
 def test_the_mark_of_utf_8_is_no_part_of_a_first_line(tmp_path: Path) -> None:
@@ -106,7 +109,7 @@ def test_a_file_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
     [work] = csv.plan()
     with csv.opened() as source:
         tracemalloc.start()
-        assert sum(len(rows.records) for rows in source.read(work)) == 63
+        assert sum(len(rows.records) for rows in source.read(work) if isinstance(rows, Rows)) == 63
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert most < 12 * MOST_BYTES
@@ -153,6 +156,49 @@ def test_a_quote_that_is_open_waits_with_all_its_lines(tmp_path: Path) -> None:
     assert csv.values() == ['{"id":"1","text":"a\\nb\\nc"}']
 
 
+def test_a_quote_that_nobody_closes_is_told_with_file_and_line(tmp_path: Path) -> None:
+    csv, file = reading(tmp_path, "csv"), tmp_path / "a.csv"
+    append(file, 'id,note\n1,"o\nk"\n')
+    assert csv.values() == ['{"id":"1","note":"o\\nk"}']
+    append(file, '2,"5 inch\n3,a\n4,b\n')
+    # Somebody may be about to close it.
+    assert (csv.values(), csv.blockers()) == ([], [])
+    os.utime(file, (1.0, 1.0))
+    append(tmp_path / "b.csv", "id\n7\n")
+    assert csv.values() == ['{"id":"7"}']
+    [blocker] = csv.blockers()
+    assert (blocker.where, blocker.since_ms) == ("a.csv", 1000)
+    names(blocker.why, 4, 18)
+    # Where nobody has counted lines, as of an offset that was set by hand, they are counted.
+    csv.stored[partition_of("a.csv")] = FlatMap({"position": csv.offset("a.csv")["position"]})
+    names(csv.blockers()[0].why, 4)
+    append(file, 'closed"\n')
+    assert (len(csv.read()), csv.blockers()) == (1, [])
+
+
+def test_keys_have_the_digits_of_the_file(tmp_path: Path) -> None:
+    numbers = [
+        "12345678901234567890.12",
+        "12345678901234567890.34",
+        "1e999",
+        "1e2",
+        "-0",
+        "1" * 5000,
+        '{"b":[1.0,null]}',
+    ]
+    append(tmp_path / "a.jsonl", "".join(f'{{"id": {each}}}\n' for each in numbers))
+    lines = reading(tmp_path, key=["id"])
+    assert [(record.key or b"").decode() for record in lines.read()] == [f'{{"id":{each}}}' for each in numbers]
+    assert lines.bad == []
+
+
+def test_a_record_that_may_be_too_large_says_where_it_is(tmp_path: Path) -> None:
+    append(tmp_path / "a.jsonl", "{}\n" + '{"x":"' + "x" * LOOK + '"}\n')
+    small, large = reading(tmp_path).read()
+    assert small.where is None
+    assert dict(large.where or {}) == {"file": "a.jsonl", "position": 3, "line": 2}
+
+
 def test_a_quote_that_a_settled_file_leaves_open_is_a_bad_row(tmp_path: Path) -> None:
     csv = reading(tmp_path, "csv", settle="1h")
     append(tmp_path / "a.csv", 'id\n1\n"open\n2', settled=True)
@@ -170,19 +216,26 @@ def test_a_quote_that_a_settled_file_leaves_open_is_a_bad_row(tmp_path: Path) ->
         (b"a,b\n", "id"),
     ],
 )
-def test_a_header_that_names_no_fields_stops(header: bytes, named: str, tmp_path: Path) -> None:
-    append(tmp_path / "a.csv", header)
-    with raises(FILE_OTHER_FORMAT, "a.csv") as raised:
-        reading(tmp_path, "csv", key=["id"]).read()
-    names(raised.value.message, named)
+def test_a_file_whose_header_names_no_fields_is_named_and_others_are_read(
+    header: bytes, named: str, tmp_path: Path
+) -> None:
+    append(tmp_path / "a.csv", header, settled=True)
+    append(tmp_path / "b.csv", "id\n7\n")
+    csv = reading(tmp_path, "csv", key=["id"])
+    assert csv.values() == ['{"id":"7"}']
+    [blocker] = csv.blockers()
+    says(blocker.why, FILE_OTHER_FORMAT, "a.csv", named)
 
 
 @pytest.mark.parametrize("text", [b"x" * (MOST_RECORD + 1), b'"' + b"\n" * (MOST_RECORD + 1)])
 def test_a_record_without_end_stops_before_memory_does(text: bytes, tmp_path: Path) -> None:
     append(tmp_path / "a.csv", b"id\n" + text)
+    append(tmp_path / "b.csv", "id\n7\n")
     csv = reading(tmp_path, "csv")
-    with raises(FILE_RECORD_TOO_LONG, "a.csv", "16,777,216", 3):
-        csv.read()
+    assert csv.values() == ['{"id":"7"}']
+    assert csv.values() == []
+    [blocker] = csv.blockers()
+    says(blocker.why, FILE_RECORD_TOO_LONG, "a.csv", "16,777,216", 3)
 
 
 def test_limits_end_a_plan_and_never_within_a_first_record(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from calve.sink_core.config.units import HOUR
 from calve.sink_core.error_codes.code import ErrorCode
 from calve.sink_core.error_codes.source import NO_DATABASE, NO_DRIVER, NO_TABLE_TO_ASK, OTHER_WAY, WAY_DOES_NOT_FIT
 from calve.sink_core.errors import ConfigError, Unreachable
-from calve.sink_core.source.base import Limits
+from calve.sink_core.source.base import Limits, Rows
 from calve.sink_core.source.flat_map import FlatMap
-from tests.codes import Naming, names, raises
+from tests.codes import Naming, names, raises, says
 from tests.queried import Asking, given, until
 
 BY_TIME = {"table": "main.t", "by": "timestamp", "column": "at", "settle": "1s"}
@@ -110,7 +110,8 @@ def test_a_plan_that_is_read_again_from_its_middle_goes_on_there(url: str) -> No
                 asking.rows()
                 until(lambda asking=asking: asking.look()[0] > 0)
             [work] = asking.source.plan(asking.stored, Limits(10_000, 0))
-            first, *_ = asking.source.read(work)
+            first = next(asking.source.read(work))
+            assert isinstance(first, Rows)
             assert len(first.records) == 1_000
             asking.stored[work.partition] = first.offset
             assert [row["id"] for row in asking.rows_at_last()] == [*range(1_000, 2_500)]
@@ -149,6 +150,57 @@ def test_rows_and_keys_are_json(url: str) -> None:
     with Asking(url, {**bulk, "table": "main.v"}) as asking:
         [record] = asking.records()
     assert record.key is None
+
+
+def test_a_column_keeps_what_sqlite_keeps_in_it(url: str) -> None:
+    given(
+        url,
+        "CREATE TABLE loose (id INTEGER PRIMARY KEY, ok BOOLEAN, at TIMESTAMP, day DATE, n INTEGER, note TEXT,"
+        " d DECIMAL)",
+        "INSERT INTO loose VALUES (1, 'yes', '2024-01-01 00:00:00.123456789', 'n/a', 'abc', x'00ff', 'much')",
+        "INSERT INTO loose VALUES (2, 0, 5.5, 20240101, 1.5, '', 9e999)",
+        "INSERT INTO loose VALUES (3, 2, x'61', NULL, 9223372036854775807, 'ü', 12345678901234567890)",
+        "INSERT INTO loose VALUES (4, 1, 0, 0, 0, CAST(x'61ff' AS TEXT), 0)",
+    )
+    with Asking(url, {"table": "main.loose", "by": "bulk"}) as asking:
+        assert [[*row.values()] for row in asking.rows()] == [
+            [1, "yes", "2024-01-01 00:00:00.123456789", "n/a", "abc", "AP8=", "much"],
+            [2, False, 5.5, 20240101, 1.5, "", "Infinity"],
+            [3, 2, "YQ==", None, 2**63 - 1, "ü", 12345678901234567890.0],
+        ]
+        [bad] = asking.bad
+    assert dict(bad.where) == {"table": "main.loose", "column": "note", "key": '{"id":4}'}
+    names(bad.error, "note")
+
+
+def test_rows_that_no_run_will_read_are_counted(url: str) -> None:
+    given(
+        url,
+        "CREATE TABLE loose (id TEXT PRIMARY KEY, n INTEGER, at TIMESTAMP)",
+        "INSERT INTO loose VALUES ('a', 1, '2024-01-01'), ('b', 'two', 'n/a'), ('c', NULL, NULL)",
+        "INSERT INTO loose VALUES ('d', 4.5, x'00'), (NULL, 5, '2024-01-01'), ('e', 6, 1700000000)",
+    )
+    with Asking(url, {**BY_NUMBER, "table": "main.loose", "column": "n"}) as asking:
+        [blocker] = asking.held()
+        assert blocker.where == "main.loose"
+        names(blocker.why, 3, "n")
+        asking.rows()
+        assert [row["n"] for row in asking.rows_at_last()] == [1, 5, 6]
+    with Asking(url, {**BY_TIME, "table": "main.loose"}) as asking:
+        [blocker] = asking.held()
+        names(blocker.why, 4, "at")
+        assert [row["id"] for row in asking.rows()] == ["e", "a"]
+    with Asking(url, BY_TIME) as asking:
+        assert not asking.held()
+
+
+def test_a_table_that_can_not_be_read_keeps_no_other_from_going_on(url: str) -> None:
+    _insert(url, "2024-01-01 00:00:00", 1)
+    with Asking(url, BY_TIME, {**BY_TIME, "table": "main.gone"}) as asking:
+        assert [row["id"] for row in asking.rows()] == [1]
+        [blocker] = asking.held()
+    assert blocker.where == "main.gone"
+    says(blocker.why, NO_TABLE_TO_ASK, "main.gone")
 
 
 @pytest.mark.parametrize(
