@@ -17,9 +17,14 @@ from hypothesis import strategies as st
 from calve.sink_core.source.base import Limits, Rows
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.opening import OpenedSource, SourceSpec
+from calve.sink_core.source.postgres.records import Origin
+from calve.sink_core.source.postgres.records import Rows as RowsAlone
+from calve.sink_core.source.postgres.server import Server
 from calve.sink_core.source.postgres.values import SESSION
 from calve.sink_core.source.systems import LOG
 from tests.any_values.postgres import KINDS, PREPARE, Kind, Number, as_json, parsed, values_of
+from tests.any_values.series import MANY as SERIES
+from tests.any_values.series import compare_many
 from tests.postgres import Postgres, postgres
 from tests.queried import MANY, Asking, given
 
@@ -27,10 +32,10 @@ _COPIED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
 class Both:
-    """A database that is read by query and by its log. `compared` counts values."""
+    """A database that is read by query, by its log and by a snapshot."""
 
     def __init__(self, server: Postgres) -> None:
-        self.server, self.compared, self._tables = server, 0, 0
+        self.server, self._tables = server, 0
         given(server.url, *PREPARE, "CREATE PUBLICATION all_of_it FOR ALL TABLES")
         options = {"topics": "{table}", "slot": "s", "publication": "all_of_it", "snapshot": "never", "shape": "row"}
         self._log = SourceSpec(LOG, {"url": server.url, **options})
@@ -39,7 +44,9 @@ class Both:
         self.stored = dict[FlatMap, FlatMap]()
 
     def compare(self, kinds: list[Kind], rows: list[tuple[str | None, ...]]) -> list[dict[str, Any]]:
-        """Each value by query is that of PostgreSQL's text, and the record that of the log. Returns the values."""
+        """Each value by query is that of PostgreSQL's text, and the record that of the log and of a snapshot. Returns
+        the values by row.
+        """
         self._tables += 1
         table = f"t{self._tables}"
         types = [kind.statements(f"{table}_{at}") for at, kind in enumerate(kinds)]
@@ -66,9 +73,16 @@ class Both:
             assert asking.bad == []
         assert [_without_id(records[b'{"id":%d}' % number]) for number in range(len(rows))] == wanted
         assert self._logged(table) == records
-        self.compared += len(kinds) * len(rows)
+        assert self._found(table) == records
         given(self.server.url, f"DROP TABLE {table}")
         return wanted
+
+    def _found(self, table: str) -> dict[bytes | None, bytes | None]:
+        with closing(Server(self.server.url)) as server:
+            [published] = [each for each in server.tables("all_of_it") if each.table == table]
+            with server.rows(published, table, "s", 0) as found:
+                records = [RowsAlone().found(found.layout, cells, Origin(0, 0, 0)) for cells in found.cells]
+        return {record.key: record.value for record in records}
 
     def _logged(self, table: str) -> dict[bytes | None, bytes | None]:
         found = dict[bytes | None, bytes | None]()
@@ -114,10 +128,15 @@ TABLES = st.lists(KINDS, min_size=1, max_size=12).flatmap(
 # Shrinking would take minutes of a database: the tables that are drawn are small.
 @settings(max_examples=60, phases=[Phase.explicit, Phase.generate])
 @drawn(table=TABLES)
-def test_a_value_is_what_postgresql_writes_by_query_as_by_the_log(
+def test_a_value_is_what_postgresql_writes_by_query_log_and_snapshot(
     both: Both, table: tuple[list[Kind], list[tuple[str | None, ...]]]
 ) -> None:
     both.compare(*table)
+
+
+@pytest.mark.faults
+def test_many_values_are_what_postgresql_writes(both: Both) -> None:
+    assert compare_many(lambda table: len(table[0]) * len(both.compare(*table)), TABLES) >= SERIES
 
 
 @pytest.mark.parametrize(

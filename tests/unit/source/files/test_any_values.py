@@ -14,10 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from tests.any_values.series import MANY, compare_many
 from tests.unit.source.files.reading import append, reading
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -168,3 +170,9 @@ def _expected(value: Any) -> Any:
 @given(tables())
 def test_rows_of_parquet_have_all_that_was_written(table: tuple[pa.Table, bool]) -> None:
     compare_table(*table)
+
+
+@pytest.mark.faults
+def test_many_values_of_lines_and_of_parquet_are_what_was_written() -> None:
+    assert compare_many(compare_lines, LINES) >= MANY
+    assert compare_many(lambda written: compare_table(*written), tables()) >= MANY
