@@ -58,6 +58,16 @@ TOO_LARGE_FOR_TOPIC = ErrorCode(
     "Raise `max.message.bytes` of the topic (`target.config` sets it where Calve makes the topic), or set "
     "`dead_letters: {topic: …}`.",
 )
+NO_KEY_FOR_TOPIC = ErrorCode(
+    "CLV-7131",
+    "A record without a key, and a topic that is compacted",
+    (
+        "A compacted topic takes records with a key only: not the rows of a table without one, nor a `TRUNCATE`. Each "
+        "becomes a dead letter that names table and topic; without a topic for dead letters it stops the pipeline."
+    ),
+    "Take `compact` out of `cleanup.policy` of the topic (`target.config` sets it where Calve makes the topic), give "
+    "the table a key, or set `dead_letters: {topic: …}`.",
+)
 SOURCE_AWAY = ErrorCode(
     "CLV-7109",
     "A source's system does not answer",

@@ -312,15 +312,22 @@ def largest_batch(admin: AdminClient, topic: str, *, timeout_s: float) -> int:
     return int(answered(future, doing, timeout_s)["max.message.bytes"].value)
 
 
-def largest_batches(admin: AdminClient, topics: Iterable[str], *, timeout_s: float) -> dict[str, int]:
-    """The `max.message.bytes` of each topic whose configuration may be read."""
+class Takes(NamedTuple):
+    """What a topic takes: batches of at most `max_bytes`, and where it is `compacted` no record without a key."""
+
+    max_bytes: int
+    compacted: bool
+
+
+def what_topics_take(admin: AdminClient, topics: Iterable[str], *, timeout_s: float) -> dict[str, Takes]:
+    """By topic, without those whose configuration may not be read."""
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
     if not resources:
         return {}
     doing = "reading topic configurations"
     with reported(doing):
         futures = admin.describe_configs(resources, request_timeout=timeout_s)
-    found = dict[str, int]()
+    by_topic = dict[str, Takes]()
     for resource, future in futures.items():
         try:
             entries = answered(future, f"{doing}: {resource.name}", timeout_s)
@@ -328,8 +335,9 @@ def largest_batches(admin: AdminClient, topics: Iterable[str], *, timeout_s: flo
             if said(error, KafkaError.TOPIC_AUTHORIZATION_FAILED):
                 continue
             raise
-        found[resource.name] = int(entries["max.message.bytes"].value)
-    return found
+        policies = str(entries["cleanup.policy"].value).split(",")
+        by_topic[resource.name] = Takes(int(entries["max.message.bytes"].value), "compact" in policies)
+    return by_topic
 
 
 def _timestamp_types(admin: AdminClient, names: Iterable[str], timeout_s: float) -> dict[str, int]:

@@ -30,7 +30,7 @@ from calve.sink_core.findings import SOURCE_OFFSET_MOVED
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import NewTopic
 from calve.sink_core.kafka.creation import config_text, create_missing
-from calve.sink_core.kafka.source import existing_topic_ids, largest_batches
+from calve.sink_core.kafka.source import Takes, existing_topic_ids, what_topics_take
 from calve.sink_core.source.base import Limits, Stored, Support, Waiting, Work
 from calve.sink_core.source.events import RowsSent, Written
 from calve.sink_core.source.flat_map import FlatMap, Primitive
@@ -44,6 +44,7 @@ from calve.sink_core.timing import Deadline
 
 _KNOWN_S = 30.0
 _POLL_S = 0.05
+_KEPT = {"cleanup.policy": "delete"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +197,8 @@ class Sender:
                 name,
                 target.partitions or (by_name[name].partitions if name in by_name else None) or -1,
                 target.replication_factor or -1,
-                config={**(by_name[name].config if name in by_name else {}), **stated},
+                # Dead letters are kept each, whatever else is.
+                config={**by_name[name].config, **stated} if name in by_name else {**stated, **_KEPT},
             )
             for name in names
             if name not in there
@@ -289,26 +291,26 @@ class Sender:
     def _spec(self, generation: str, given: Sequence[tuple[Work, ...]]) -> SendSpec:
         pipeline, transaction = self._plane.pipeline, self._config.transaction
         letters = self._config.dead_letters
-        largest = largest_batches(self._plane.admin, self._names, timeout_s=ADMIN_TIMEOUT_S)
+        takes = what_topics_take(self._plane.admin, self._names, timeout_s=ADMIN_TIMEOUT_S)
         return SendSpec(
             pipeline_id=self._plane.pipeline_id,
             source=spec_of(pipeline),
-            slots=tuple(self._slot_spec(number, generation, each, largest) for number, each in enumerate(given)),
+            slots=tuple(self._slot_spec(number, generation, each, takes) for number, each in enumerate(given)),
             work=tuple(given),
             connector=pipeline.connector,
             offsets_topic=pipeline.offsets_topic,
             offset_keys=dict(self._plane.offsets.keys),
             offset_ends=dict(self._plane.offsets.ends),
             dead_letters=letters.topic if letters else None,
-            largest=largest,
+            takes=takes,
             max_bytes=transaction.max_bytes,
             interval_s=transaction.interval if transaction.boundary == "interval" else None,
         )
 
-    def _slot_spec(self, number: int, generation: str, work: Sequence[Work], largest: Mapping[str, int]) -> SlotSpec:
+    def _slot_spec(self, number: int, generation: str, work: Sequence[Work], takes: Mapping[str, Takes]) -> SlotSpec:
         spec = self._plane.slot_spec(number, generation)
         # A batch of several records is never larger than a topic takes: a single one is looked at when it is sent.
-        producer = {**spec.producer, "batch.size": min(BATCH_BYTES, *largest.values()) if largest else BATCH_BYTES}
+        producer = {**spec.producer, "batch.size": min([BATCH_BYTES, *(each.max_bytes for each in takes.values())])}
         if any(each.whole for each in work):
             producer["transaction.timeout.ms"] = round(WHOLE_S * 1000)
         return replace(spec, producer=producer)

@@ -20,11 +20,12 @@ from confluent_kafka import KafkaError, Message
 from calve.sink_core.control.slots.slot import Overtaken, Slot, SlotResult, SlotSpec
 from calve.sink_core.control.status import Blocker
 from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.source import BAD_ROW, TOO_LARGE_FOR_TOPIC, WHOLE_TOO_LONG
+from calve.sink_core.error_codes.source import BAD_ROW, NO_KEY_FOR_TOPIC, TOO_LARGE_FOR_TOPIC, WHOLE_TOO_LONG
 from calve.sink_core.errors import BadRecord, TerminalError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.garbage import infrequent_gc
 from calve.sink_core.kafka import clients
+from calve.sink_core.kafka.source import Takes
 from calve.sink_core.offsets import Offsets, TopicPartition, after
 from calve.sink_core.source.base import BadRow, Record, Rows, Work
 from calve.sink_core.source.events import Moved, RowsSent, Written
@@ -53,8 +54,8 @@ class SendSpec:
     """What the slots of one batch do; picklable, settings and options with their references unresolved.
 
     `slots` and `work` belong together. `offset_keys` are keys of source offsets as they were found, `offset_ends` the
-    ends of the offsets topic when the work was planned, `largest` the bytes that a topic takes at once, as far as it is
-    known. `interval_s` None ends a transaction with each `Rows`.
+    ends of the offsets topic when the work was planned, `takes` what topics take, as far as it is known.
+    `interval_s` None ends a transaction with each `Rows`.
     """
 
     pipeline_id: str
@@ -66,7 +67,7 @@ class SendSpec:
     offset_keys: Mapping[FlatMap, bytes]
     offset_ends: Offsets
     dead_letters: str | None
-    largest: Mapping[str, int]
+    takes: Mapping[str, Takes]
     max_bytes: int
     interval_s: float | None
 
@@ -158,10 +159,11 @@ class _Piece:
             )
         with self._slot.reported("sending records"):
             for record in rows.records:
-                if (size := self._more_than_fits(record)) == 0:
+                if (refusal := self._refusal(record)) is None:
                     self._produce(record)
                 else:
-                    self._bury(_too_large(work, record, size, self._spec.largest[record.topic]), TOO_LARGE_FOR_TOPIC)
+                    code, why = refusal
+                    self._bury(_not_taken(work, record, why), code)
         for bad in rows.bad:
             self._bury(bad, BAD_ROW)
 
@@ -250,9 +252,23 @@ class _Piece:
                 self._slot.producer.poll(_FULL_S)
         self._bytes += len(key or b"") + len(value or b"")
 
+    def _refusal(self, record: Record) -> tuple[ErrorCode, str] | None:
+        """Why its topic would not take a record; None if it would."""
+        takes = self._spec.takes.get(record.topic)
+        if takes is None:
+            return None
+        if takes.compacted and record.key is None:
+            why = f"a record without a key, and topic {record.topic} is compacted (cleanup.policy)"
+            return NO_KEY_FOR_TOPIC, why
+        if size := self._more_than_fits(record):
+            why = f"{size:,} bytes are more than max.message.bytes ({takes.max_bytes:,}) of topic {record.topic}"
+            return TOO_LARGE_FOR_TOPIC, why
+        return None
+
     def _more_than_fits(self, record: Record) -> int:
         """The bytes of a record that are more than its topic takes, as the producer compresses them; 0 if it fits."""
-        most = self._spec.largest.get(record.topic, sys.maxsize)
+        takes = self._spec.takes.get(record.topic)
+        most = takes.max_bytes if takes else sys.maxsize
         rest = len(record.key or b"") + sum(len(name) + len(value or b"") for name, value in record.headers) + _FRAME
         if (size := rest + len(record.value or b"")) <= most:
             return 0
@@ -265,14 +281,16 @@ class _Piece:
         topic = self._spec.dead_letters
         if topic is None:
             raise BadRecord(f"{bad.where.json}: {bad.error}", hint=code.remedy.replace("`", ""), code=code)
+        where = bad.where.json.encode()
         headers = (
             ("calve.error", bad.error.encode()),
             ("calve.pipeline", self._spec.connector.encode()),
-            ("calve.where", bad.where.json.encode()),
+            ("calve.where", where),
         )
-        letter = Record(topic, None, bad.raw, headers)
+        # With a key, which a topic that somebody has compacted asks for.
+        letter = Record(topic, where, bad.raw, headers)
         if self._more_than_fits(letter):
-            kept = max(0, self._spec.largest[topic] // _SHARE_OF_RAW)
+            kept = max(0, self._spec.takes[topic].max_bytes // _SHARE_OF_RAW)
             letter = letter._replace(value=bad.raw[:kept], headers=(*headers, (CUT, f"{len(bad.raw)}".encode())))
         with self._slot.reported("sending dead letters"):
             self._produce(letter)
@@ -290,11 +308,10 @@ class _Piece:
             run.bytes += len(message)
 
 
-def _too_large(work: Work, record: Record, size: int, most: int) -> BadRow:
+def _not_taken(work: Work, record: Record, why: str) -> BadRow:
     """A record as the bad row that its topic makes of it."""
     key = {} if record.key is None else {"key": record.key[:_SHOWN].decode(errors="backslashreplace")}
     where = FlatMap({**work.partition, "topic": record.topic, **key, **(record.where or {})})
-    why = f"{size:,} bytes are more than max.message.bytes ({most:,}) of topic {record.topic}"
     return BadRow(record.value or record.key or b"", why, where)
 
 

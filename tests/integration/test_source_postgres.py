@@ -216,6 +216,23 @@ def test_a_row_that_is_larger_than_its_topic_takes_is_a_dead_letter_and_others_g
     names(bytes(letters[1]["calve.error"]).decode(), f"{logged.name}.items", "max.message.bytes", "20,000")
 
 
+def test_what_has_no_key_is_a_dead_letter_where_the_topic_is_compacted(made: Make) -> None:
+    logged = made(ITEMS, "CREATE TABLE keyless (v int)", config={"cleanup.policy": "compact"}, partitions=1)
+    for number in (1, 2):
+        # By the snapshot, then by the log.
+        logged.sql(f"INSERT INTO items VALUES ({number}, 'a')", f"INSERT INTO keyless VALUES ({number})")
+        assert logged.run().ended == "caught up"
+        logged.sql("TRUNCATE items")
+        assert logged.run().ended == "caught up"
+    events = [event["op"] for _, event in logged.records("items", partitions=1)]
+    assert (events, logged.records("keyless", partitions=1)) == (["r", "c"], [])
+    letters = [dict(each.headers() or ()) for each in support.messages(logged.bootstrap, f"{logged.name}.dead")]
+    tables = [json.loads(bytes(each["calve.where"]))["table"].split(".")[1] for each in letters]
+    assert tables == ["keyless", "items", "keyless", "items"]
+    for letter, table in zip(letters, tables, strict=True):
+        names(bytes(letter["calve.error"]).decode(), f"{logged.name}.{table}", "cleanup.policy")
+
+
 def test_a_large_value_that_did_not_change_is_named_or_comes_with_the_old_row(made: Make) -> None:
     table = "CREATE TABLE large (id int PRIMARY KEY, what int, note text)"
     logged = made(table, "ALTER TABLE large ALTER COLUMN note SET STORAGE EXTERNAL")
