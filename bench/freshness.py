@@ -263,10 +263,8 @@ def _seconds(record: dg.EventLogRecord) -> dict[str, float]:
     """What a materialization says of its seconds."""
     said = record.asset_materialization
     assert said is not None
-    prefix = "seconds to "
-    return {
-        name.removeprefix(prefix): float(str(v.value)) for name, v in said.metadata.items() if name.startswith(prefix)
-    }
+    unit = " time (s)"
+    return {name.removesuffix(unit): float(str(v.value)) for name, v in said.metadata.items() if name.endswith(unit)}
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

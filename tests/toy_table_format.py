@@ -26,12 +26,13 @@ from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.errors import CalveError, TableUnusable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.findings import TABLE_DROPPED
+from calve.sink_core.records.columns.column_names import ANY_COLUMN, ColumnRule
 from calve.sink_core.records.columns.evolution import Used, evolved
 from calve.sink_core.tables.batch import ManifestRef, TableOutput, ToMerge
 from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.format.lake import Columns, Described, LoadedTable, Looked, Opening, Totals
-from calve.sink_core.tables.format.target import ChangingWriter, Distribution, RowWriter
+from calve.sink_core.tables.format.target import ChangingWriter, Distribution, RowCheck, RowWriter
 from calve.sink_core.tables.history.shares import Step
 from calve.sink_core.tables.history.view import TableView
 from calve.sink_core.tables.pieces import Outbox
@@ -63,8 +64,11 @@ class LinesTarget:
         raise NotImplementedError("refused by `row_changes`")
 
     @property
-    def key_check(self) -> None:
-        return None
+    def column_rule(self) -> ColumnRule:
+        return ANY_COLUMN
+
+    def row_checks(self, key: Sequence[str]) -> Sequence[RowCheck]:  # noqa: ARG002 - it takes all
+        return ()
 
     def spreader(
         self, outbox: Outbox, number: int, budget: Budget, changes: RowChanges | None, *, bounded: bool

@@ -65,6 +65,19 @@ INSTANT_AHEAD = ErrorCode(
     "A writer whose clock is ahead has committed to it; Hudi would leave out row changes under an earlier instant.",
     "Set the clocks by NTP; the next commit goes on when its clock has passed the instant.",
 )
+DAMAGED_HUDI_TABLE = ErrorCode(
+    "CLV-3514",
+    "A file of a Hudi table can't be read",
+    (
+        "A commit of its timeline, or `hoodie.properties`, is empty or cut off: a full disk, a machine that went down, "
+        "or a copy that was broken off. The message names table and file. No reader of Hudi can read the table either."
+    ),
+    (
+        "Put the file back from a copy of the table. Is there none, remove the commit's file: the next run commits "
+        "again what the table then lacks, or says by a finding what that is, and `calve resolve` gets it again. Of "
+        "`hoodie.properties` Hudi keeps `hoodie.properties.backup` beside it."
+    ),
+)
 HUDI_ANSWER = ErrorCode(
     "CLV-3510",
     "A finding that `accept` can't answer for a Hudi table",

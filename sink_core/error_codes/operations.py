@@ -215,5 +215,8 @@ NOT_REPLACED = ErrorCode(
     "CLV-5421",
     "Rows of a table of this format can't be replaced",
     "A replay of a table that is not in Iceberg's format: it would put other files in place of some.",
-    "Drop the table and choose `refill`, which reads all of it again.",
+    (
+        "Replay tables in Iceberg's format, as a backfill by hours does by itself. To read all of this one again drop "
+        "it, and choose `refill`."
+    ),
 )

@@ -51,9 +51,15 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
         read = columns_read(schema, row_changes, table=settings.name)
         events = events_of(row_changes, read, table=settings.name)
         read, within = (events.schema, events.rows_at) if events else (read, "")
-        mapping = table.target(pipeline.target_file_size(table.name)).names
-        ignored = settings.ignore_fields
-        names = names_of(read, mapping, any_case=settings.case_insensitive, within=within, ignored=ignored)
+        target = table.target(pipeline.target_file_size(table.name))
+        names = names_of(
+            read,
+            target.names,
+            any_case=settings.case_insensitive,
+            within=within,
+            ignored=settings.ignore_fields,
+            rule=target.column_rule,
+        )
         asked = [
             value_format.decoder(read, settings.evolve, names).decode([v for topic in topics for v in sampled[topic]])
             for value_format, topics in formats.by_topics(filter(settings.rule.takes_topic, sampled))

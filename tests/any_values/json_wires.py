@@ -138,7 +138,8 @@ def spell(leaf: Leaf, value: Any, chance: Random) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), repr(value))
+        text = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), repr(value))
+        return f'"{text}"' if not math.isfinite(value) and chance.random() < 0.5 else text
     if isinstance(value, Decimal):
         digits = f"{value:f}"
         return f'"{digits}"' if chance.random() < 0.3 else digits

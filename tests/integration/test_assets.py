@@ -44,7 +44,7 @@ def test_each_batch_and_each_snapshot_is_a_materialization(flow: Flow, instance:
     completes = [event for event in flow.events(DataComplete) if event.kind == "batch"]
     assert len(done.batches) == len(completes) == 3
     assert [b["batch id"] for b in done.batches] == [event.batch_id for event in completes]
-    assert [(b["records"], b["lag after"], b["dead letters"]) for b in done.batches] == [
+    assert [(b["records"], b["lag (offsets)"], b["dead letters"]) for b in done.batches] == [
         (10, 15, 0),
         (10, 5, 0),
         (5, 0, 0),
@@ -52,7 +52,7 @@ def test_each_batch_and_each_snapshot_is_a_materialization(flow: Flow, instance:
     for batch in done.batches:
         assert batch["bytes"] > 0
         assert (batch["engine"], batch["tasks"]) == ("in-process", 1)
-        assert {"seconds to plan", "seconds to write", "seconds to publish"} <= batch.keys()
+        assert {"plan time (s)", "write time (s)", "publish time (s)"} <= batch.keys()
         ranges = [record.data for record in batch["ranges"].records]
         assert sum(r["offsets"] for r in ranges) == batch["records"]
         assert all(r["topic"] == flow.topic and r["end"] - r["start"] == r["offsets"] for r in ranges)

@@ -57,7 +57,7 @@ def test_a_run_is_told_by_batch_and_by_remote_topic(copied: Mirror, instance: Da
     told = materialized(done)
     assert told.keys() == {f"{copied.name}/copy", f"{copied.name}/{copied.remote(orders)}"}
     batch, topic = told[f"{copied.name}/copy"], told[f"{copied.name}/{copied.remote(orders)}"]
-    assert (batch["records"], batch["bytes"], batch["slots"], batch["lag after"]) == (30, 70, 1, 0)
+    assert (batch["records"], batch["bytes"], batch["slots"], batch["lag (offsets)"]) == (30, 70, 1, 0)
     assert (topic["records"], topic["bytes"], topic["source topic"], topic["batch id"]) == (
         30,
         70,

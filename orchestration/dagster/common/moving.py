@@ -2,7 +2,7 @@
 
 # Without postponed annotations: Dagster looks at `config`'s as it stands.
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,11 @@ def engine_metadata(engine: "WrittenBy | None") -> dict[str, Any]:
         **{name: value for name, value in spark.items() if value},
         **({"spark page": dg.MetadataValue.url(engine.ui)} if engine.ui else {}),
     }
+
+
+def step_times(seconds: "Mapping[str, float]") -> dict[str, float]:
+    """How long the steps of a batch took, as metadata: each is a plot."""
+    return {f"{step} time (s)": round(each, 3) for step, each in seconds.items()}
 
 
 def say_moved(

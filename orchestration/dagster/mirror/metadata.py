@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from calve.orchestration.dagster.common.moving import engine_metadata
+from calve.orchestration.dagster.common.moving import engine_metadata, step_times
 
 if TYPE_CHECKING:
     from calve.sink_core.mirror.batches import CopyReport
@@ -39,8 +39,8 @@ def of_batch(batch: CopyReport) -> dict[str, Any]:
         "remote topics": len(topics),
         "slots": batch.slots,
         **engine_metadata(batch.written_by),
-        "lag after": batch.lag_after,
-        **{f"seconds to {step}": round(seconds, 3) for step, seconds in batch.seconds.items()},
+        "lag (offsets)": batch.lag_after,
+        **step_times(batch.seconds),
     }
 
 
@@ -59,7 +59,7 @@ def of_topic(batch: CopyReport, source: str, ranges: Sequence[CopiedRange], now_
     of_newest: dict[str, Any] = (
         {
             "newest record": dg.MetadataValue.timestamp(newest_ms / 1000),
-            "seconds behind": round(max(0, now_ms - newest_ms) / 1000, 3),
+            "behind (s)": round(max(0, now_ms - newest_ms) / 1000, 3),
         }
         if newest_ms > 0
         else {}

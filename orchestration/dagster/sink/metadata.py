@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from calve.orchestration.dagster.common.moving import engine_metadata
+from calve.orchestration.dagster.common.moving import engine_metadata, step_times
 from calve.orchestration.wording import moment_text
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def of_batch(batch: BatchReport) -> dict[str, Any]:
         **({"rows left out": sum(batch.left_out.values())} if batch.left_out else {}),
         **({"dropped fields": dg.MetadataValue.json(batch.dropped)} if batch.dropped else {}),
         **engine_metadata(batch.written_by),
-        "lag after": batch.lag_after,
-        **{f"seconds to {step}": seconds for step, seconds in batch.seconds.items()},
+        "lag (offsets)": batch.lag_after,
+        **step_times(batch.seconds),
         "ranges": _ranges(batch.ranges),
         **({"ranges not shown": len(batch.ranges) - SHOWN_RANGES} if len(batch.ranges) > SHOWN_RANGES else {}),
     }
@@ -61,11 +61,11 @@ def of_commit(commit: TableCommit, now_ms: int) -> dict[str, Any]:
         "total bytes": commit.total_bytes,
         "snapshot id": str(commit.snapshot_id),
         "lost races": commit.conflicts,
-        "seconds to commit": commit.seconds,
+        "commit time (s)": commit.seconds,
     }
     if commit.valid_through_ms:
         known["valid through"] = dg.MetadataValue.timestamp(commit.valid_through_ms / 1000)
-        known["seconds behind"] = round(max(0, now_ms - commit.valid_through_ms) / 1000, 3)
+        known["behind (s)"] = round(max(0, now_ms - commit.valid_through_ms) / 1000, 3)
     return known
 
 

@@ -10,7 +10,14 @@ import dagster as dg
 
 from calve.orchestration.dagster.common import tags
 from calve.orchestration.dagster.common.assets import group_and_owners, pipeline_file
-from calve.orchestration.dagster.common.moving import RunConfig, bounds_of, engine_metadata, log_progress, say_moved
+from calve.orchestration.dagster.common.moving import (
+    RunConfig,
+    bounds_of,
+    engine_metadata,
+    log_progress,
+    say_moved,
+    step_times,
+)
 from calve.orchestration.dagster.common.names import op_name, pool, resource_key
 from calve.orchestration.dagster.common.runs import held_by_pause
 from calve.orchestration.dagster.common.spark import start_of
@@ -148,6 +155,6 @@ def _of_batch(batch: "SendReport") -> dict[str, Any]:
         "dead letters": batch.dead_letters,
         "slots": batch.slots,
         **engine_metadata(batch.written_by),
-        "waiting after": batch.lag_after,
-        **{f"seconds to {step}": round(seconds, 3) for step, seconds in batch.seconds.items()},
+        "lag (records)": batch.lag_after,
+        **step_times(batch.seconds),
     }

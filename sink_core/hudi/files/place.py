@@ -31,10 +31,11 @@ PARTITION_FIELDS = "hoodie.table.partition.fields"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A table's `folder`, and the folder beside it that is Calve's."""
+    """A table's `folder`, and the folder beside it that is Calve's; the table's `name`, if it is known."""
 
     folder: Path
     beside: Path
+    name: str = ""
 
     @property
     def lock(self) -> Path:
@@ -73,7 +74,7 @@ def warehouse_of(settings: HudiSettings) -> Path:
 def place_of(warehouse: Path, table: str) -> Place:
     *namespace, name = table.split(".")
     within = warehouse.joinpath(*namespace)
-    return Place(within / name, within / ".calve" / name)
+    return Place(within / name, within / ".calve" / name, table)
 
 
 def put(content: bytes, path: Path) -> bool:

@@ -7,13 +7,15 @@
 | date; timestamptz; timestamp | date; timestamp-micros; local-timestamp-micros |
 | struct, list, map of text | record, array, map |
 
-Field ids are by place, and hold for one batch: Hudi knows columns by their names. Added columns come last.
+Field ids are by place, and hold for one batch: Hudi knows columns by their names, which are Avro's. Added columns come
+last.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,6 +44,7 @@ from calve.sink_core.error_codes.tables import UNREADABLE_NAMES
 from calve.sink_core.errors import CalveError, ConfigError, TableUnusable
 from calve.sink_core.records.avro.columns import avro_columns
 from calve.sink_core.records.avro.schema import writer_schema
+from calve.sink_core.records.columns.column_names import ColumnRule
 from calve.sink_core.records.columns.type_text import type_text
 
 Avro = Any
@@ -70,12 +73,20 @@ _PLAIN: Mapping[type[IcebergType], Avro] = {
     TimestampType: {"type": "long", "logicalType": "local-timestamp-micros"},
 }
 
+HUDI_COLUMNS = ColumnRule(
+    names=re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII),
+    own="_hoodie_",
+    types=(*_PLAIN, DecimalType, StructType, ListType, MapType),
+)
+"""What a field may be to become a column."""
+
 
 def to_avro(schema: Schema, table: str, *, marked: bool = False) -> str:
     """The schema as Hudi stores it, with the column `IS_DELETED` if `marked`. Raises ConfigError for columns that Hudi
     can't have.
     """
-    name = table.rpartition(".")[2]
+    name = re.sub(r"[^A-Za-z0-9_]", "_", table.rpartition(".")[2])
+    name = f"_{name}" if name[0].isdigit() else name
     record = _record(schema.as_struct(), f"{name}_record", f"hoodie.{name}", table, "")
     return json.dumps({**record, "fields": [*([_MARK] if marked else ()), *record["fields"]]})
 
@@ -107,9 +118,9 @@ def _record(struct: StructType, name: str, namespace: str, table: str, path: str
 
 def _field(field: NestedField, namespace: str, table: str, path: str) -> Avro:
     at = f"{path}{field.name}"
-    if field.name.casefold().startswith("_hoodie_"):
+    if why := HUDI_COLUMNS.why_not(field.name):
         raise ConfigError(
-            f"table {table}: column {at}: names that begin with _hoodie_ are Hudi's own",
+            f"table {table}: column {at}: {why}",
             hint="give it another name under auto_create.columns, and fill it by a transform",
             code=UNREADABLE_NAMES,
         )

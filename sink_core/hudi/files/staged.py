@@ -7,9 +7,11 @@ import json
 import re
 import shutil
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import pyarrow as pa
 
 from calve.sink_core.error_codes.hudi import STAGED_GONE
 from calve.sink_core.errors import ProtocolError
@@ -22,6 +24,9 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 # Hive's, as `PartitionPathEncodeUtils.escapePathName` has them.
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
+_MOST_IN_NAME = 255
+"""Bytes that file systems let a folder's name have."""
+
 _WRITE_TOKEN = "0-0-0"  # noqa: S105 - Hudi's name of the task; a second try has other file ids
 
 
@@ -79,6 +84,24 @@ def file_name(file_id: str, instant: str) -> str:
 def partition_path(names: Sequence[str], values: Sequence[object]) -> str:
     """In Hive's style, as Hudi's key generators write it: `carrier=UA/day=2026-11-27`."""
     return "/".join(f"{name}={_escaped(value)}" for name, value in zip(names, values, strict=True))
+
+
+def too_long_for_paths(columns: Mapping[str, pa.Array]) -> dict[int, str]:
+    """What is wrong with rows, by their place, of which no folder can be named by their partition. `columns` are all
+    that partitions go by, by name.
+    """
+    wrong: dict[int, str] = {}
+    for name, column in columns.items():
+        values = column.dictionary_encode() if pa.types.is_large_string(column.type) else None
+        room, sizes = _MOST_IN_NAME - len(f"{name}="), dict[int, int]()
+        for at, value in enumerate(values.dictionary.to_pylist() if values else ()):
+            if (size := len(_escaped(value).encode())) > room:
+                sizes[at] = size
+        for row, at in enumerate(values.indices.to_pylist() if values and sizes else ()):
+            if at in sizes:
+                text = f"{sizes[at]:,} bytes in the path of a partition, where a folder's name has {room} at most"
+                wrong.setdefault(row, f"{name}: {text}")
+    return wrong
 
 
 def _escaped(value: object) -> str:

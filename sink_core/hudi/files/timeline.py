@@ -18,6 +18,9 @@ from typing import Any, cast
 import fastavro
 import javaproperties
 
+from calve.sink_core.config.error_text import describe
+from calve.sink_core.error_codes.hudi import DAMAGED_HUDI_TABLE
+from calve.sink_core.errors import TableUnusable
 from calve.sink_core.hudi.files.place import Place
 
 COMMITS = ("commit", "deltacommit", "replacecommit")
@@ -32,13 +35,14 @@ REMEMBERED = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """A file of the timeline. `completed` is the moment of completion, empty for one that is pending."""
+    """A file of a table's timeline. `completed` is the moment of completion, empty for one that is pending."""
 
     requested: str
     action: str
     state: str
     completed: str
     path: Path
+    table: str = ""
 
     @property
     def number(self) -> int:
@@ -69,19 +73,27 @@ class Timeline:
 
 
 def read_timeline(place: Place) -> Timeline:
-    """The active timeline as it is; files that vanish meanwhile are not in it."""
-    found = (_instant(path) for path in place.timeline.iterdir())
+    """The active timeline as it is, without files that vanish meanwhile. Raises TableUnusable if there is none."""
+    try:
+        found = [_instant(path, place.name) for path in place.timeline.iterdir()]
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise _damaged(place.name, place.timeline, describe(error)) from None
     ordered = sorted(filter(None, found), key=lambda each: (each.completed or "~", each.requested, each.state))
     return Timeline(tuple(ordered))
 
 
 def read_properties(place: Place) -> Mapping[str, str] | None:
-    """A table's properties; None if there is no table."""
+    """A table's properties; None if there is no table. Raises TableUnusable for a file that has none."""
     try:
         text = place.properties.read_text(encoding="latin-1")
+        found = cast("Mapping[str, str]", javaproperties.loads(text))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return cast("Mapping[str, str]", javaproperties.loads(text))
+    except ValueError as error:
+        raise _damaged(place.name, place.properties, describe(error)) from None
+    if not found:
+        raise _damaged(place.name, place.properties, f"{len(text):,} bytes, and no property")
+    return found
 
 
 def is_archived(place: Place) -> bool:
@@ -91,9 +103,19 @@ def is_archived(place: Place) -> bool:
 
 
 def metadata_of(instant: Instant) -> Mapping[str, Any]:
-    """All that a completed commit says: `extraMetadata`, and `partitionToWriteStats` by partition."""
-    with instant.path.open("rb") as file:
-        return cast("Mapping[str, Any]", next(iter(fastavro.reader(file))))
+    """All that a completed commit says: `extraMetadata`, and `partitionToWriteStats` by partition. Raises TableUnusable
+    for a file that can't be read, such as what a full disk or a copy that was broken off leaves.
+    """
+    try:
+        with instant.path.open("rb") as file:
+            return cast("Mapping[str, Any]", next(iter(fastavro.reader(file))))
+    except FileNotFoundError:
+        # Archived meanwhile: the next look does without it.
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever fastavro makes of broken bytes, it is about this file
+        size = instant.path.stat().st_size
+        why = describe(error) if size else "it is empty"
+        raise _damaged(instant.table, instant.path, why) from None
 
 
 def extra_of(instant: Instant) -> Mapping[str, str]:
@@ -120,11 +142,20 @@ def _extra_of(instant: Instant, _changed_ns: int, _inode: int) -> Mapping[str, s
     return cast("Mapping[str, str]", metadata_of(instant).get("extraMetadata") or {})
 
 
-def _instant(path: Path) -> Instant | None:
+def _damaged(table: str, path: Path, why: str) -> TableUnusable:
+    return TableUnusable(
+        f"{table}: {path} can't be read: {why}",
+        hint="put the file back from a copy of the table; is there none: remove a commit's file, and the next run says "
+        "what the table then lacks; of hoodie.properties Hudi keeps hoodie.properties.backup beside it",
+        code=DAMAGED_HUDI_TABLE,
+    )
+
+
+def _instant(path: Path, table: str) -> Instant | None:
     match = _NAME.fullmatch(path.name)
     if match is None:
         return None
     requested, completed, action, state = match.groups()
     if action == "inflight":
         action, state = "commit", "inflight"
-    return Instant(requested, action, state or "completed", completed or "", path)
+    return Instant(requested, action, state or "completed", completed or "", path, table)

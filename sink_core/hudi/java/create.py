@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from contextlib import suppress
+from dataclasses import replace
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, DateType, IntegerType, LongType, StringType
@@ -14,13 +15,14 @@ from calve.sink_core.error_codes.hudi import HUDI_REFUSED
 from calve.sink_core.error_codes.tables import BAD_TERM, NO_SUCH_TABLE
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.hudi.files.place import Place
-from calve.sink_core.hudi.files.schema import to_avro
+from calve.sink_core.hudi.files.schema import HUDI_COLUMNS, to_avro
 from calve.sink_core.hudi.files.timeline import read_properties
 from calve.sink_core.hudi.java.client import UUID, HudiClient, NewHudiTable
 from calve.sink_core.hudi.java.jvm import HudiRefused
 from calve.sink_core.iceberg.changes.settings import row_changes_of
 from calve.sink_core.iceberg.create.tables import Columns, NewTable, new_table
 from calve.sink_core.iceberg.files.stand_in import stand_in
+from calve.sink_core.records.columns.checked import of_fields
 from calve.sink_core.records.columns.type_text import type_text
 
 _IN_PATHS = (BooleanType, IntegerType, LongType, StringType, DateType)
@@ -60,7 +62,7 @@ def new_hudi_table(settings: TableSettings, shown: Columns) -> NewHudiTable:
             hint="set `auto_create: {}` for it",
             code=NO_SUCH_TABLE,
         )
-    new = new_table(settings, settings.auto_create, shown)
+    new = new_table(settings, settings.auto_create, lambda: _shown(shown(), settings.name))
     columns, partitions = new.schema, tuple(_partitions(new, new.schema))
     if not settings.changes_rows:
         return NewHudiTable(
@@ -82,6 +84,11 @@ def new_hudi_table(settings: TableSettings, shown: Columns) -> NewHudiTable:
         tuple(metadata.schema().find_field(field_id).name for field_id in changes.key),
         order or "",
     )
+
+
+def _shown(columns: Schema, table: str) -> Schema:
+    """The columns that records show, without fields of names that Hudi has not: these are counted."""
+    return of_fields(f"what the records of {table} show", columns.fields, rule=replace(HUDI_COLUMNS, types=()))
 
 
 def _partitions(new: NewTable, schema: Schema) -> list[str]:

@@ -10,12 +10,15 @@ from pyiceberg.schema import Schema
 
 from calve.sink_core.hudi.changes.keys import indistinct_keys
 from calve.sink_core.hudi.files.place import Place
+from calve.sink_core.hudi.files.schema import HUDI_COLUMNS
+from calve.sink_core.hudi.files.staged import too_long_for_paths
 from calve.sink_core.hudi.table.writer import HudiWriter
 from calve.sink_core.iceberg.changes.pieces import ChangePieces
 from calve.sink_core.iceberg.files.stand_in import read
 from calve.sink_core.iceberg.handles import TableMetadata
+from calve.sink_core.records.columns.column_names import ColumnRule
 from calve.sink_core.tables.budget import Budget
-from calve.sink_core.tables.format.target import ChangingWriter, Distribution, KeyCheck, RowWriter
+from calve.sink_core.tables.format.target import ChangingWriter, Distribution, RowCheck, RowWriter
 from calve.sink_core.tables.pieces import Outbox
 from calve.sink_core.tables.row_changes import RowChanges
 
@@ -67,8 +70,13 @@ class HudiTarget:
         return HudiChangeWriter(folder, self.metadata, self.instant, changes=changes, table=self.name, topics=topics)
 
     @property
-    def key_check(self) -> KeyCheck:
-        return indistinct_keys
+    def column_rule(self) -> ColumnRule:
+        return HUDI_COLUMNS
+
+    def row_checks(self, key: Sequence[str]) -> Sequence[RowCheck]:
+        partitions = tuple(field.name for field in self.metadata.spec().fields)
+        checks = (RowCheck(tuple(key), indistinct_keys), RowCheck(partitions, too_long_for_paths))
+        return [check for check in checks if check.columns]
 
     def spreader(
         self, outbox: Outbox, number: int, budget: Budget, changes: RowChanges | None, *, bounded: bool

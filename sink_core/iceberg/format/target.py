@@ -15,8 +15,9 @@ from calve.sink_core.iceberg.catalog.opening import open_io
 from calve.sink_core.iceberg.changes.pieces import ChangePieces
 from calve.sink_core.iceberg.write.spread import PieceWriter
 from calve.sink_core.iceberg.write.writer import TableWriter
+from calve.sink_core.records.columns.column_names import ANY_COLUMN, ColumnRule
 from calve.sink_core.tables.budget import Budget
-from calve.sink_core.tables.format.target import ChangingWriter, Distribution, RowWriter, Target
+from calve.sink_core.tables.format.target import ChangingWriter, Distribution, RowCheck, RowWriter, Target
 from calve.sink_core.tables.pieces import Outbox
 from calve.sink_core.tables.row_changes import RowChanges
 
@@ -71,8 +72,11 @@ class IcebergTarget:
         )
 
     @property
-    def key_check(self) -> None:
-        return None
+    def column_rule(self) -> ColumnRule:
+        return ANY_COLUMN
+
+    def row_checks(self, key: Sequence[str]) -> Sequence[RowCheck]:  # noqa: ARG002 - it takes all
+        return ()
 
     def spreader(
         self, outbox: Outbox, number: int, budget: Budget, changes: RowChanges | None, *, bounded: bool

@@ -12,18 +12,17 @@
 
 What isn't a union with `null` is required. Docs become the columns' docs. Anything else (a union of several types, a
 record within itself, a decimal of more than 38 digits) is refused by naming the field; a table that is there is given
-no column for it.
+no column for it, unless it has one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Any, cast
 
-from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -46,13 +45,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.avro.schema import Node, WriterSchema, logical, shown
-from calve.sink_core.records.columns.checked import Columns, of_fields
-from calve.sink_core.records.columns.names import EXACT, Names
-from calve.sink_core.records.columns.schema_wants import schema_wants
+from calve.sink_core.records.columns.checked import IN_A_NEW_TABLE, Columns, Unfit, WithinItself, of_fields
 from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
 
 _PLAIN: dict[str, IcebergType] = {
@@ -75,8 +71,10 @@ _LOGICAL: dict[str, IcebergType] = {
 }
 
 
-def avro_columns(schema: WriterSchema) -> Columns:
-    """The columns for records of `schema`, field ids from 1. Raises ConfigError naming the field that has none."""
+def avro_columns(schema: WriterSchema, unfit: Unfit = IN_A_NEW_TABLE) -> Columns:
+    """The columns for records of `schema`, field ids from 1. Raises ConfigError for what is no record, and naming the
+    field that has none in a new table.
+    """
     record = schema.record
     if record is None:
         raise ConfigError(
@@ -84,41 +82,26 @@ def avro_columns(schema: WriterSchema) -> Columns:
             hint="name the columns under auto_create.columns",
             code=NO_RECORD,
         )
-    columns = _Columns(schema, partial(next, count(1)))
-    return of_fields(schema.name, columns.fields(record, "", ()))
-
-
-def avro_wants(
-    schema: WriterSchema, table: Schema, steps: Collection[EvolveStep], names: Names = EXACT
-) -> Schema | None:
-    """As `schema_wants`, of records of `schema`."""
-    if schema.record is None:
-        return None
-    columns = _Columns(schema, partial(next, count(table.highest_field_id + 1)), later=True)
-    fields = columns.fields(schema.record, "", ())
-    return schema_wants(fields, table, steps, names, columns.refused)
+    columns = _Columns(schema, partial(next, count(1)), unfit)
+    return of_fields(schema.name, columns.fields(record, "", ()), unfit)
 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """`outer` are the names of the records that a field is within. `later`: for a table that is there; what no column
-    could hold is left out, and `refused` gets its path."""
+    """`outer` are the names of the records that a field is within."""
 
     schema: WriterSchema
     next_id: Callable[[], int]
-    later: bool = False
-    refused: set[str] = field(default_factory=set[str])
+    unfit: Unfit
 
     def fields(self, record: dict[str, Any], path: str, outer: tuple[str, ...]) -> list[NestedField]:
         fields: list[NestedField] = []
         for member in record["fields"]:
-            field_id, name = self.next_id(), str(member["name"])
+            field_id, name, within = self.next_id(), str(member["name"]), (*outer, str(record["name"]))
             try:
-                kind, required = self._type(member["type"], f"{path}{name}", (*outer, str(record["name"])))
-            except ConfigError:
-                if not self.later:
-                    raise
-                self.refused.add(f"{path}{name}")
+                kind, required = self._type(member["type"], f"{path}{name}", within)
+            except ConfigError as error:
+                self.unfit.leave_out(path, name, error, within)
                 continue
             if kind is not None:
                 fields.append(NestedField(field_id, name, kind, required=required, doc=member.get("doc")))
@@ -159,8 +142,12 @@ class _Columns:
             key_id, value_id = self.next_id(), self.next_id()
             value, required = self._type(parts["values"], f"{path}.value", outer)
             return value and MapType(key_id, StringType(), value_id, value, value_required=required)
-        if str(parts["name"]) in outer:
-            raise self._refused(path, f"is a {parts['name']} within a {parts['name']}")
+        if str(parts["name"]) in outer and not self.unfit.has(path):
+            raise WithinItself(
+                f"{self.schema.name}: field {path} is a {parts['name']} within a {parts['name']}",
+                hint=f"name the columns under auto_create.columns, without {path} or with part of it",
+                of=str(parts["name"]),
+            )
         fields = self.fields(parts, f"{path}.", outer)
         return StructType(*fields) if fields else None
 

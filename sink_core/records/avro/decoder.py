@@ -20,14 +20,14 @@ from pyiceberg.schema import Schema
 from calve.sink_core import compiled
 from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.packed import Packed, packed, taken
-from calve.sink_core.records.avro.columns import avro_columns, avro_wants
+from calve.sink_core.records.avro.columns import avro_columns
 from calve.sink_core.records.avro.schema import WriterSchema, shown
 from calve.sink_core.records.avro.strict import check
 from calve.sink_core.records.avro.types import Carriers
 from calve.sink_core.records.avro.vectorised import reader
 from calve.sink_core.records.columns.arrow import file_schema
 from calve.sink_core.records.columns.names import EXACT, Names
-from calve.sink_core.records.decode.asking import Asking, lacks_columns
+from calve.sink_core.records.decode.asking import asking_columns
 from calve.sink_core.records.decode.bisection import bisect
 from calve.sink_core.records.decode.convert import Converter, from_typed
 from calve.sink_core.records.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
@@ -77,8 +77,7 @@ class AvroDecoder:
         at_once: bool = True,
     ) -> None:
         self._framing, self._names, self._at_once = framing, names, at_once
-        lacks = lacks_columns(schema, avro_columns, names)
-        self._asking = Asking[WriterSchema](steps, lambda writer: avro_wants(writer, schema, steps, names), lacks)
+        self._asking = asking_columns(schema, steps, avro_columns, names)
         self._typed = file_schema(schema)
         self._converter = Converter(schema, from_typed)
         self._plans: dict[int, _Plan] = {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
@@ -10,10 +12,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
 from calve.sink_core.config.problems import nearest
-from calve.sink_core.error_codes.records import NO_RECORD
+from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
 from calve.sink_core.error_codes.tables import BAD_TERM
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.records.columns.column_names import Taken
+from calve.sink_core.records.columns.column_names import ANY_COLUMN, ColumnRule, Taken
 
 
 class Columns(Schema):
@@ -22,17 +24,53 @@ class Columns(Schema):
     left_out: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
 
 
-def of_fields(name: str, fields: Sequence[NestedField]) -> Columns:
-    """The columns for the schema called `name`, or what else it is. Raises ConfigError if it gives none."""
-    columns, refused = Taken().readable(fields)
-    if not columns:
+class WithinItself(ConfigError):
+    """A field is `of` a type that it is within."""
+
+    def __init__(self, message: str, *, hint: str, of: str) -> None:
+        super().__init__(message, hint=hint, code=NO_COLUMN_TYPE)
+        self.of = of
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """Fields of a schema that no column could hold. For a new table one is an error; a table that is `there`, with
+    fields of these dotted names, gets columns for the others, and `paths` are those that it gets none for.
+    """
+
+    there: Collection[str] | None = None
+    paths: list[str] = dataclasses.field(default_factory=list[str])
+
+    def leave_out(self, path: str, name: str, error: ConfigError, outer: Sequence[str] = ()) -> None:
+        """Note a field of the struct at a path, which is within those of the types `outer`, the schema's own first.
+        Raises the error for a new table, and to have all of a type without an end left out, unless the table has it.
+        """
+        is_part = isinstance(error, WithinItself) and error.of in outer[1:] and not self.has(path.removesuffix("."))
+        if self.there is None or is_part:
+            raise error
+        self.paths.append(f"{path}{name}")
+
+    def has(self, path: str) -> bool:
+        """Whether the table has such a field, which somebody has chosen."""
+        return self.there is not None and path in self.there
+
+
+IN_A_NEW_TABLE = Unfit()
+
+
+def of_fields(
+    name: str, fields: Sequence[NestedField], unfit: Unfit = IN_A_NEW_TABLE, rule: ColumnRule = ANY_COLUMN
+) -> Columns:
+    """The columns for the schema called `name`, or what else it is. Raises ConfigError if it gives a new table none."""
+    columns, refused = Taken(rule=rule).readable(fields)
+    if not columns and unfit.there is None:
         why = "".join(f"; {field!r}: {why}" for field, why in refused.items())
         raise ConfigError(
             f"{name} has no field a column could hold{why}",
             hint="name the columns under auto_create.columns",
             code=NO_RECORD,
         )
-    return Columns(*columns, left_out=tuple(refused))
+    return Columns(*columns, left_out=(*refused, *unfit.paths))
 
 
 def changed_fields(

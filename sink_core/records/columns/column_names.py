@@ -7,10 +7,14 @@ table's fields are looked up by dotted names, where `{"a.b": 1}` and `{"a": {"b"
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
+from re import Pattern
 
 from pyiceberg.schema import Schema, index_by_name, sanitize_column_names
-from pyiceberg.types import IcebergType, ListType, LongType, MapType, NestedField, StructType
+from pyiceberg.types import IcebergType, ListType, LongType, MapType, NestedField, StringType, StructType
+
+from calve.sink_core.records.columns.type_text import type_text
 
 RESERVED = frozenset(
     {
@@ -29,16 +33,44 @@ RESERVED = frozenset(
 """Iceberg's metadata columns: a table with one of them is refused by its readers."""
 
 
-def readable_schema(fields: Sequence[NestedField]) -> Schema:
+@dataclass(frozen=True, slots=True)
+class ColumnRule:
+    """What a format of tables asks of columns beside what all readers do: that names match `names`, and don't begin, in
+    whatever case, with what is its `own`; and that types are of `types`, all if there are none.
+    """
+
+    names: Pattern[str] | None = None
+    own: str = ""
+    types: tuple[type[IcebergType], ...] = ()
+
+    def why_not(self, name: str) -> str | None:
+        """Why a field of this name, at whatever depth, may be no column."""
+        if self.own and name.casefold().startswith(self.own):
+            return f"names that begin with {self.own} are the table format's own"
+        if self.names and not self.names.fullmatch(name):
+            return "the table format has letters, digits and _ for names, and none that begins with a digit"
+        return None
+
+    def has_type(self, kind: IcebergType) -> bool:
+        """Whether there are columns of the type, whatever those within it are."""
+        if isinstance(kind, MapType) and not isinstance(kind.key_type, StringType):
+            return not self.types
+        return not self.types or isinstance(kind, self.types)
+
+
+ANY_COLUMN = ColumnRule()
+
+
+def readable_schema(fields: Sequence[NestedField], rule: ColumnRule = ANY_COLUMN) -> Schema:
     """The schema of those of the fields that may be columns; pyiceberg makes none of all where two are one."""
-    return Schema(*Taken().readable(fields)[0])
+    return Schema(*Taken(rule=rule).readable(fields)[0])
 
 
 class Taken:
-    """The dotted names that fields of a table have. What may be a column takes its names."""
+    """The dotted names that fields of a table have. What may be a column, by `rule` too, takes its names."""
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
-        self._names, self._written = set[str](), set[str]()
+    def __init__(self, names: Iterable[str] = (), rule: ColumnRule = ANY_COLUMN) -> None:
+        self._names, self._written, self._rule = set[str](), set[str](), rule
         for name in names:
             self._take(name)
 
@@ -69,6 +101,8 @@ class Taken:
             return "it has no name"
         if full.casefold() in RESERVED:
             return "Iceberg's readers have a column of this name"
+        if why := self._rule.why_not(name):
+            return why
         if full.casefold() in self._names:
             return "another field has this name, but for upper and lower case or dots"
         try:
@@ -85,6 +119,8 @@ class Taken:
 
     def _within(self, kind: IcebergType, path: str) -> tuple[IcebergType | None, dict[str, str]]:
         """The type without what may not be, None if nothing is left of it."""
+        if not self._rule.has_type(kind):
+            return None, {path: f"the table format has no column of {type_text(kind)}"}
         if isinstance(kind, StructType):
             fields, refused = self.readable(kind.fields, f"{path}.")
             if not refused:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema, index_by_id
 
 from calve.sink_core.records.columns.arrow import iceberg_id
+from calve.sink_core.records.columns.column_names import ANY_COLUMN, ColumnRule
 
 ALL = "*"
 
@@ -35,6 +36,8 @@ class Names:
     """Dotted names of fields that are not counted where the table lacks them, nor those below; `*` for all."""
     strict: bool = False
     """Whether a record with a field that would be counted is a dead letter."""
+    rule: ColumnRule = ANY_COLUMN
+    """What the table's format asks of columns that it is given."""
 
     @property
     def exact(self) -> bool:
@@ -111,6 +114,7 @@ def names_of(
     within: str = "",
     ignored: tuple[str, ...] = (),
     strict: bool = False,
+    rule: ColumnRule = ANY_COLUMN,
 ) -> Names:
     """The names of a table's fields; `mapping` has other ones by field id. The rest is as in `Names`."""
     own = {field_id: of.name for field_id, of in index_by_id(schema).items()}
@@ -120,8 +124,7 @@ def names_of(
         if field_id in own and (others := frozenset(names) - {own[field_id]})
     }
     if not aliases and not any_case:
-        return Names(within=within, ignored=ignored, strict=strict) if within or ignored or strict else EXACT
+        return Names(within=within, ignored=ignored, strict=strict, rule=rule)
     others = [*own.values(), *(name for names in aliases.values() for name in names)]
-    return Names(
-        aliases, any_case, frozenset(name.casefold() if any_case else name for name in others), within, ignored, strict
-    )
+    known = frozenset(name.casefold() if any_case else name for name in others)
+    return Names(aliases, any_case, known, within, ignored, strict, rule)

@@ -27,7 +27,7 @@ def schema_wants(
     """
     given = StructType(*(of for of in columns if of.name != KAFKA_COLUMN))
     try:
-        wanted = readable_schema(_Lacking(names, refused).struct(given, table.as_struct(), "").fields)
+        wanted = readable_schema(_Lacking(names, refused).struct(given, table.as_struct(), "").fields, names.rule)
     except TwoOfOne:
         return None
     return wanted if evolved(table, wanted, steps) else None

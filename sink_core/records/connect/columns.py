@@ -10,7 +10,8 @@
 | struct, array, map | struct, list, map |
 
 What isn't optional is required. Docs become the columns' docs. A map whose keys are neither text, whole numbers nor
-booleans, and a decimal of more than 38 digits, are refused by naming the field.
+booleans, and a decimal of more than 38 digits, are refused by naming the field; a table that is there is given no
+column for it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from pyiceberg.types import (
 
 from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_SAMPLE
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.records.columns.checked import Columns, of_fields
+from calve.sink_core.records.columns.checked import IN_A_NEW_TABLE, Columns, Unfit, of_fields
 from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
 from calve.sink_core.records.connect.schema import INTEGERS, ConnectType
 
@@ -59,26 +60,34 @@ _PLAIN: dict[str, IcebergType] = {
 }
 
 
-def connect_columns(kind: ConnectType | None) -> Columns:
-    """The columns for payloads of a struct, field ids from 1. Raises ConfigError, naming the field if one has none."""
-    fields = _Columns(partial(next, count(1))).fields(kind, "") if kind else []
-    if not fields:
+def connect_columns(kind: ConnectType | None, unfit: Unfit = IN_A_NEW_TABLE) -> Columns:
+    """The columns for payloads of a struct, field ids from 1. Raises ConfigError, naming the field if one has none in a
+    new table.
+    """
+    fields = _Columns(partial(next, count(1)), unfit).fields(kind, "") if kind else []
+    if not fields and unfit.there is None:
         raise ConfigError(
             "no record of the sample is an envelope whose schema is a struct with fields",
             hint="name the columns under auto_create.columns, or begin when the topic has records",
             code=NO_SAMPLE,
         )
-    return of_fields("the envelope's schema", fields)
+    return of_fields("the envelope's schema", fields, unfit)
 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
     next_id: Callable[[], int]
+    unfit: Unfit
 
     def fields(self, struct: ConnectType, path: str) -> list[NestedField]:
         fields: list[NestedField] = []
         for name, inner in struct.fields:
-            field_id, kind = self.next_id(), self._type(inner, f"{path}{name}")
+            field_id = self.next_id()
+            try:
+                kind = self._type(inner, f"{path}{name}")
+            except ConfigError as error:
+                self.unfit.leave_out(path, name, error)
+                continue
             if kind is not None:
                 fields.append(NestedField(field_id, name, kind, required=not inner.optional, doc=inner.doc))
         return fields

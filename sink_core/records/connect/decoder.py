@@ -18,7 +18,7 @@ from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.records.columns.names import ALL, EXACT, UNCOUNTED, Names
 from calve.sink_core.records.connect.columns import connect_columns
 from calve.sink_core.records.connect.envelope import Envelope, opened, plain
-from calve.sink_core.records.connect.schema import FLOATS, ConnectType, connect_type
+from calve.sink_core.records.connect.schema import ConnectType, connect_type
 from calve.sink_core.records.connect.types import (
     Carriers,
     Leaf,
@@ -193,7 +193,6 @@ class _PayloadDecoder:
         self._empty = JsonDecoder(schema).decode([]).columns
         kinds = list(kind.within())
         self._has_pairs = any(part.key is not None and part.key.kind != "string" for part in kinds)
-        self._has_floats = any(part.kind in FLOATS for part in kinds)
         leaves = (read_as, read_as_numbers) if any(part.kind == "decimal" for part in kinds) else (read_as,)
         self._ways = [] if self._misfit else [_Way(kind, schema, leaf, names) for leaf in leaves]
 
@@ -209,14 +208,10 @@ class _PayloadDecoder:
         return placed(self._in_one_way([payloads[place] for place in places]), places, bad)
 
     def _plain(self, values: Sequence[bytes], bad: dict[int, BadValue]) -> list[bytes]:
-        if not self._has_pairs and not self._has_floats:
+        if not self._has_pairs:
             return list(values)
         written: list[bytes] = []
         for place, value in enumerate(values):
-            # A float that is no number stands in quotes.
-            if not self._has_pairs and b'"NaN"' not in value and b'Infinity"' not in value:
-                written.append(value)
-                continue
             try:
                 written.append(plain(value, self._kind))
             except (ValueError, RecursionError) as error:

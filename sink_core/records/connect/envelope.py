@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from calve.sink_core.records.connect.schema import FLOATS, ConnectType
+from calve.sink_core.records.connect.schema import ConnectType
 from calve.sink_core.records.decode.python_json import Digits, as_written, no_key_twice
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-_NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 _DECODER = json.JSONDecoder()
 
 
@@ -65,7 +64,7 @@ def _end(space: re.Match[str] | None) -> int:
 
 
 def plain(payload: bytes, kind: ConnectType) -> bytes:
-    """The payload with maps that stand as lists of pairs written as objects, and NaN and infinities without quotes.
+    """The payload with maps that stand as lists of pairs written as objects.
 
     Raises ValueError or RecursionError for what isn't JSON or has a key twice.
     """
@@ -82,8 +81,6 @@ def _text(value: object, kind: ConnectType | None) -> str:
         if kind is not None and kind.kind == "map":
             return _pairs(value, kind)
         return f"[{','.join(_text(item, kind.item if kind else None) for item in value)}]"
-    if kind is not None and kind.kind in FLOATS and value in _NO_NUMBERS:
-        return str(value)
     return json.dumps(value)
 
 

@@ -10,8 +10,7 @@ from typing import Any, cast
 from calve.sink_core.records.decode.python_json import MOST_LEVELS
 
 INTEGERS = ("int8", "int16", "int32", "int64")
-FLOATS = ("float", "float32", "double", "float64")
-_PLAIN = ("boolean", "string", "bytes", *INTEGERS, *FLOATS)
+_PLAIN = ("boolean", "string", "bytes", *INTEGERS, "float", "float32", "double", "float64")
 _LOGICAL = {
     "org.apache.kafka.connect.data.Decimal": ("decimal", "bytes"),
     "org.apache.kafka.connect.data.Date": ("date", "int32"),

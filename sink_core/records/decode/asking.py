@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema, index_by_name
 
 from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.records.columns.checked import Columns
+from calve.sink_core.records.columns.checked import Columns, Unfit
 from calve.sink_core.records.columns.evolution import merged
 from calve.sink_core.records.columns.names import Names
 from calve.sink_core.records.columns.schema_wants import schema_wants
@@ -22,39 +22,34 @@ S = TypeVar("S")
 
 
 def asking_columns(
-    table: Schema, steps: Collection[EvolveStep], columns_of: Callable[[S], Columns], names: Names
+    table: Schema, steps: Collection[EvolveStep], columns_of: Callable[[S, Unfit], Columns], names: Names
 ) -> Asking[S]:
-    """`columns_of` gives the columns for records of a schema, or raises ConfigError: such a schema wants nothing."""
-
-    def wants(schema: S) -> Schema | None:
-        columns = _columns(columns_of, schema)
-        return schema_wants(columns.fields, table, steps, names) if columns else None
-
-    return Asking(steps, wants, lacks_columns(table, columns_of, names))
-
-
-def lacks_columns(table: Schema, columns_of: Callable[[S], Columns], names: Names) -> Callable[[S], Sequence[str]]:
-    """Gives the fields of a schema that the table has no column for; none for one that gives no columns."""
-
+    """`columns_of` gives the columns for records of a schema, without the fields that no column could hold; or raises
+    ConfigError for one that no columns can be made of, which wants nothing.
+    """
     there = index_by_name(table) if table.fields else {}
 
+    def columns_for(schema: S) -> Columns | None:
+        try:
+            return columns_of(schema, Unfit(there))
+        except ConfigError:
+            return None
+
+    def wants(schema: S) -> Schema | None:
+        columns = columns_for(schema)
+        return schema_wants(columns.fields, table, steps, names, columns.left_out) if columns else None
+
     def lacks(schema: S) -> Sequence[str]:
-        columns = _columns(columns_of, schema) if names.count else None
+        columns = columns_for(schema) if names.count else None
         if columns is None:
             return ()
+        missing = lacking(columns.as_struct(), table.as_struct(), names)
         # Of two fields with one name but for its case the table may have the one that a new table would not.
-        has = there.keys() - index_by_name(columns).keys()
+        has = there.keys() - (index_by_name(columns).keys() if columns.fields else set())
         left_out = [name for name in columns.left_out if names.counts(name) and name not in has]
-        return [*lacking(columns.as_struct(), table.as_struct(), names), *left_out]
+        return [*missing, *(name for name in left_out if not any(name.startswith(f"{of}.") for of in missing))]
 
-    return lacks
-
-
-def _columns(columns_of: Callable[[S], Columns], schema: S) -> Columns | None:
-    try:
-        return columns_of(schema)
-    except ConfigError:
-        return None
+    return Asking(steps, wants, lacks)
 
 
 @dataclass(slots=True)

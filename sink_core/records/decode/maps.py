@@ -29,7 +29,7 @@ from pyiceberg.types import (
 )
 
 from calve.sink_core.records.columns.names import EXACT, Names
-from calve.sink_core.records.decode.python_json import Digits, as_written
+from calve.sink_core.records.decode.python_json import Digits, as_written, is_not_finite
 
 _LONG_DIGITS = 19
 _UNQUOTED = (BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalType)
@@ -54,9 +54,10 @@ def with_entries(value: bytes, wanted: StructType, names: Names = EXACT) -> byte
     return _rewrite(cast(object, decoded), wanted, names).encode()
 
 
-def with_whole_numbers(value: bytes, wanted: StructType) -> bytes | None:
-    """The JSON object `value` with what stands for whole numbers written without fraction and exponent, which the
-    parser does not take for an integer (`1.0`, `2e3`); all else as it is. None if there is no such number.
+def with_plain_numbers(value: bytes, wanted: StructType) -> bytes | None:
+    """The JSON object `value` with numbers as the parser takes them: what stands for a whole one without fraction and
+    exponent (`1.0`, `2e3`), what stands for a float that is none without quotes (`"NaN"`); all else as it is. None if
+    there is no such number.
 
     Raises as `with_entries` does.
     """
@@ -78,7 +79,13 @@ def _plain(value: object, wanted: IcebergType | None, changed: list[bool]) -> st
         whole = _whole(value, wanted)
         changed[0] = changed[0] or whole is not value
         return whole
-    return json.dumps(value)
+    changed[0] = changed[0] or (wanted is not None and is_not_finite(value, wanted))
+    return _written(value, wanted)
+
+
+def _written(value: object, wanted: IcebergType | None) -> str:
+    """A leaf, which is no number."""
+    return str(value) if wanted is not None and is_not_finite(value, wanted) else json.dumps(value)
 
 
 def _whole(number: Digits, wanted: IcebergType | None) -> str:
@@ -102,7 +109,7 @@ def _rewrite(value: object, wanted: IcebergType, names: Names) -> str:
         return _entries(members, wanted, names) if isinstance(wanted, MapType) else _object(members, wanted, names)
     if isinstance(value, list):
         return _list(cast(list[object], value), wanted, names)
-    return _whole(value, wanted) if isinstance(value, Digits) else json.dumps(value)
+    return _whole(value, wanted) if isinstance(value, Digits) else _written(value, wanted)
 
 
 def _entries(members: dict[str, object], wanted: MapType, names: Names) -> str:
@@ -171,4 +178,4 @@ def _twice(maps: pa.Array, keys: pa.Array) -> str | None:
 def _key(key: str, wanted: IcebergType) -> str:
     """JSON's keys are in quotes always; the parser wants numbers and booleans without."""
     bare = isinstance(wanted, _UNQUOTED) and _NUMBER_OR_BOOLEAN.fullmatch(key)
-    return key if bare else json.dumps(key)
+    return key if bare else _written(key, wanted)

@@ -19,7 +19,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from calve.sink_core.records.decode.python_json import loads
+from calve.sink_core.records.decode.python_json import is_not_finite, loads
 
 UNREADABLE = "?"
 """Instead of a field's name: the value isn't JSON."""
@@ -52,7 +52,7 @@ def misfit(value: bytes, wanted: StructType) -> str | None:
 
 
 def _misfit(value: object, wanted: IcebergType) -> str | None:
-    if value is None:
+    if value is None or is_not_finite(value, wanted):
         return None
     if type(value) not in _KINDS.get(type(wanted), _TEXT) or not _in_range(value, wanted):
         return ""

@@ -10,6 +10,13 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+from pyiceberg.types import DoubleType, FloatType, IcebergType
+
+NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+"""Texts for what JSON has no number for, as PostgreSQL, Jackson and Calve's own sources write it: columns of type float
+and double take them, and no other text.
+"""
+
 MOST_LEVELS = 50
 """Of columns within columns that a record may ask for: what makes and reads schemas calls itself for each."""
 
@@ -57,6 +64,11 @@ def _loads(value: bytes, **hooks: Any) -> object:
 
 def _integer(digits: str) -> int | float:
     return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+
+
+def is_not_finite(value: object, wanted: IcebergType) -> bool:
+    """Whether a parsed text stands for a float that is no number, and is to be one."""
+    return value in NOT_FINITE and isinstance(wanted, FloatType | DoubleType)
 
 
 def is_too_deep(value: object) -> bool:

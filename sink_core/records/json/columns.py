@@ -6,6 +6,7 @@
 | integers that fit 64 bits                                | long                                       |
 | integers, some larger, none above 38 digits              | decimal(38,0)                              |
 | numbers, at least one with fraction or exponent          | double                                     |
+| numbers, and the texts `NaN`, `Infinity`, `-Infinity`    | double                                     |
 | strings, all ISO 8601 date-times with a zone             | timestamptz                                |
 | strings, all ISO 8601 date-times without                 | timestamp                                  |
 | strings, all ISO 8601 dates                              | date                                       |
@@ -54,11 +55,11 @@ from pyiceberg.types import (
 from calve.sink_core.error_codes.records import NO_SAMPLE, TWO_KINDS
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.checked import of_fields
-from calve.sink_core.records.decode.python_json import is_too_deep
+from calve.sink_core.records.decode.python_json import NOT_FINITE, is_too_deep
 
 ONLY_NULL = "only null in the sample"
 ONLY_EMPTY = "only empty lists in the sample"
-ROUNDED = "some whole numbers in the sample are beyond 2^53, and others have a fraction: stored are the nearest doubles"
+ROUNDED = "some whole numbers in the sample are beyond 2^53, and others are none: stored are the nearest doubles"
 
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6}0{0,3})?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -67,6 +68,7 @@ _TEXT_TYPES: dict[str, IcebergType] = {
     "timestamp": TimestampType(),
     "date": DateType(),
 }
+_NOT_FINITE = "text for no number"
 _LONG_LIMIT, _DECIMAL_LIMIT, _EXACT_DOUBLES = 2**63, 10**38, 2**53
 
 
@@ -134,7 +136,8 @@ def note(seen: Seen, value: object) -> None:
         case float():
             seen.kinds.setdefault("number")
         case str():
-            seen.kinds.setdefault("string")
+            # Beside numbers it is one, and a text beside anything else.
+            seen.kinds.setdefault(_NOT_FINITE if value in NOT_FINITE else "string")
             seen.texts.add(_text_kind(value))
         case list():
             seen.kinds.setdefault("array")
@@ -165,10 +168,18 @@ def fields_seen(seen: Seen, next_id: Callable[[], int]) -> list[NestedField]:
     return _Columns(next_id, later=True).fields(seen, "")
 
 
+def _kinds(seen: Seen) -> list[str]:
+    """The kinds of values that columns tell apart, in the order seen."""
+    texts = "number" if seen.kinds.keys() & {"integer", "number"} else "string"
+    numbers = "number" if seen.kinds.keys() & {"number", _NOT_FINITE} else "integer"
+    same = {_NOT_FINITE: texts, "integer": numbers}
+    return list(dict.fromkeys(same.get(kind, kind) for kind in seen.kinds))
+
+
 def _doc(seen: Seen) -> str | None:
     if not seen.kinds:
         return ONLY_NULL
-    if {"integer", "number"} == seen.kinds.keys() and seen.largest > _EXACT_DOUBLES:
+    if "integer" in seen.kinds and _kinds(seen) == ["number"] and seen.largest > _EXACT_DOUBLES:
         return ROUNDED
     return ONLY_EMPTY if list(seen.kinds) == ["array"] and seen.element is None else None
 
@@ -209,7 +220,7 @@ class _Columns:
                 return _TEXT_TYPES.get(kind, StringType())
 
     def _kind(self, seen: Seen, path: str) -> str | None:
-        kinds = list(dict.fromkeys("number" if k == "integer" and "number" in seen.kinds else k for k in seen.kinds))
+        kinds = _kinds(seen)
         if len(kinds) > 1 and not self.later:
             raise ConfigError(
                 f"field {path} holds {' and '.join(_plural(kind) for kind in sorted(kinds))} in the sample",

@@ -6,9 +6,10 @@ the verdict on a single record decides: what becomes of a record doesn't depend 
 What a record may hold: numbers, strings, booleans, objects and lists for the Iceberg types of the same nature; decimals
 as number or string; maps as objects (`maps`); the rest as text (`text`). Nothing is rounded or coerced: `1.5` and `"1"`
 are errors for a long, `1.255` is one for decimal(5, 2). The exception is what JSON numbers for float and double always
-mean: the nearest double, and the float that is nearest to it, with NaN and Infinity accepted and anything beyond the
-type's range an error. Fields the schema doesn't have are ignored, missing ones are null, names match exactly unless the
-table has others (`names`). A number beyond double's range is an error wherever it stands.
+mean: the nearest double, and the float that is nearest to it, with NaN and Infinity accepted, as the texts `"NaN"`,
+`"Infinity"` and `"-Infinity"` too, and anything beyond the type's range an error. Fields the schema doesn't have are
+ignored, missing ones are null, names match exactly unless the table has others (`names`). A number beyond double's
+range is an error wherever it stands.
 
 The parser shows what else is in a block, at little cost (`others`): it is counted. For a table that may be given
 columns what else there is, or does not fit, is looked at closely (`wants`).
@@ -34,7 +35,7 @@ from calve.sink_core.records.columns.names import EXACT, Names, TwoOfOne
 from calve.sink_core.records.decode.bisection import Part, bisect, halves
 from calve.sink_core.records.decode.convert import Converter, from_json
 from calve.sink_core.records.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
-from calve.sink_core.records.decode.maps import has_maps, with_entries, with_whole_numbers
+from calve.sink_core.records.decode.maps import has_maps, with_entries, with_plain_numbers
 from calve.sink_core.records.decode.misfit import UNREADABLE, misfit
 from calve.sink_core.records.decode.others import counted, looked_for, may_be_shown, others_in, says_something
 from calve.sink_core.records.json.block import UNFRAMED, framed, join, only_batch, parsed_schema, read, stripped
@@ -243,20 +244,20 @@ class JsonDecoder:
             try:
                 return self._read_rest([places[i] for i in part], join(here), sifted)
             except ValueError:
-                if len(part) > _LOOK_CLOSER or not (whole := self._as_whole(here)):
+                if len(part) > _LOOK_CLOSER or not (plain := self._plain(here)):
                     raise
-                for i, value in zip(part, whole, strict=True):
+                for i, value in zip(part, plain, strict=True):
                     values[i] = value
-                return self._read_rest([places[i] for i in part], join(whole), sifted)
+                return self._read_rest([places[i] for i in part], join(plain), sifted)
 
         made, unfit = bisect(len(values), attempt, ValueError, lambda part: self._parts(part, values))
         sifted.pieces += [([places[i] for i in part], rows) for part, rows in made]
         sifted.bad |= {places[i]: self._verdict(places[i], values[i], error) for i, error in unfit.items()}
 
-    def _as_whole(self, values: list[bytes]) -> list[bytes]:
-        """The values with whole numbers written as integers are; none if nothing is to be written anew."""
+    def _plain(self, values: list[bytes]) -> list[bytes]:
+        """The values with numbers as the parser takes them; none if nothing is to be written anew."""
         try:
-            written = [with_whole_numbers(value, self._struct) for value in values]
+            written = [with_plain_numbers(value, self._struct) for value in values]
         except _MAYBE_TOO_DEEP:
             return []
         return [new or old for new, old in zip(written, values, strict=True)] if any(written) else []
@@ -280,7 +281,7 @@ class JsonDecoder:
         except ValueError as broken:
             return BadValue(place, DECODE, _shown(str(broken)))
         text = str(error)
-        if text.startswith(_UNNAMED):
+        if not _COLUMN.match(_PLACE.sub("", text)):
             text = f"{misfit(value, self._struct) or UNREADABLE}: {text}"
         return BadValue(place, FIT, _shown(text))
 

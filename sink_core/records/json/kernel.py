@@ -33,6 +33,8 @@ _OPEN, _CLOSE, _LIST, _LIST_END = b"{}[]"
 _QUOTE, _ESCAPE, _COLON, _COMMA = b'"\\:,'
 _SPACE, _TAB, _LINE, _RETURN = b" \t\n\r"
 _N, _T, _F, _E, _U, _MINUS, _ZERO, _NINE = b"ntfeu-09"
+_NAN, _INFINITY = (int.from_bytes(text, "little") for text in (b'NaN"', b"Infinity"))
+_NAN_BITS, _INFINITY_BITS, _SIGN = 0x7FF8 << 48, 0x7FF0 << 48, -(2**63)
 _NULL, _TRUE, _ALSE = (int.from_bytes(word, "little") for word in (b"null", b"true", b"alse"))
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 _WORD = 8
@@ -172,6 +174,19 @@ def _literal(data, at, end):
         if at + 5 <= end and data[at] == _F and load32(data.ctypes.data + at + 1) == _ALSE:
             return at + 5
     return -1
+
+
+@compiled.part
+def _not_finite(data, at, end):
+    """The bits of the double that a text stands for, and the place behind it; -1 for a text that stands for none."""
+    address = data.ctypes.data
+    if at + 5 <= end and load32(address + at + 1) == _NAN:
+        return _NAN_BITS, at + 5
+    minus = at + 1 < end and load8(address + at + 1) == _MINUS
+    at += minus
+    if at + 10 <= end and load64(address + at + 1) == _INFINITY and load8(address + at + 9) == _QUOTE:
+        return _INFINITY_BITS | (_SIGN if minus else 0), at + 10
+    return 0, -1
 
 
 @compiled.part
@@ -371,6 +386,9 @@ def read(  # noqa: C901 - one loop, in which a call costs
             elif kind == BOOLEAN:
                 words[row, i] = byte == _T
                 at = _literal(data, at, end)
+                good = good and at >= 0
+            elif kind == DOUBLE and byte == _QUOTE:
+                words[row, i], at = _not_finite(data, at, end)
                 good = good and at >= 0
             else:
                 found, at, fine = number(data, at, end, kind != DOUBLE, powers)

@@ -35,7 +35,7 @@ from calve.sink_core.records.columns.names import EXACT, Names
 from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
 from calve.sink_core.records.decode.maps import own_names, with_entries
 from calve.sink_core.records.decode.misfit import misfit
-from calve.sink_core.records.decode.python_json import is_too_deep, loads
+from calve.sink_core.records.decode.python_json import is_not_finite, is_too_deep, loads
 from calve.sink_core.records.json.columns import Seen, fields_seen, note
 
 _INT = 2**31
@@ -88,7 +88,7 @@ class Wants:
                 continue
         noted.unknown.fields.pop(KAFKA_COLUMN, None)
         next_id = partial(next, count(self._schema.highest_field_id + 1))
-        wanted = readable_schema(_struct(noted, self._struct, next_id).fields)
+        wanted = readable_schema(_struct(noted, self._struct, next_id).fields, self._names.rule)
         return wanted if evolved(self._schema, wanted, self._steps) else None
 
 
@@ -140,6 +140,8 @@ def _note_field(noted: _Noted, value: object, of: NestedField, names: Names) -> 
 
 def _needed(value: object, kind: IcebergType) -> IcebergType | None:
     """The wider type that a value needs which fits the widest one; None if `kind` holds it."""
+    if is_not_finite(value, kind):
+        return None
     if isinstance(kind, IntegerType):
         return None if -_INT <= cast(int, value) < _INT else LongType()
     if isinstance(kind, FloatType):

@@ -15,7 +15,7 @@
 | a message without fields | no column: there is nothing to store |
 
 All is optional, fields of a `oneof` too, but proto2's `required`. A message within itself is refused by naming the
-field, google.protobuf.Struct and Value among them.
+field, google.protobuf.Struct and Value among them; a table that is there is given no column for it, unless it has one.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from calve.sink_core.error_codes.records import NO_COLUMN_TYPE
 from calve.sink_core.errors import ConfigError
-from calve.sink_core.records.columns.checked import Columns, of_fields
+from calve.sink_core.records.columns.checked import IN_A_NEW_TABLE, Columns, Unfit, WithinItself, of_fields
 from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
 from calve.sink_core.records.protobuf.known import DECIMAL, declared_digits
 from calve.sink_core.records.protobuf.schema import MessageSchema
@@ -66,10 +65,12 @@ _PLAIN: dict[int, IcebergType] = {
 _KNOWN: dict[str, IcebergType] = {TIMESTAMP: TimestamptzType(), DURATION: DecimalType(21, 9)}
 
 
-def protobuf_columns(schema: MessageSchema) -> Columns:
-    """The columns for messages of `schema`, field ids from 1. Raises ConfigError naming the field that has none."""
-    columns = _Columns(schema.name, partial(next, count(1)))
-    return of_fields(schema.name, columns.fields(schema.descriptor, "", ()))
+def protobuf_columns(schema: MessageSchema, unfit: Unfit = IN_A_NEW_TABLE) -> Columns:
+    """The columns for messages of `schema`, field ids from 1. Raises ConfigError naming the field that has none in a
+    new table.
+    """
+    columns = _Columns(schema.name, partial(next, count(1)), unfit)
+    return of_fields(schema.name, columns.fields(schema.descriptor, "", ()), unfit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +79,19 @@ class _Columns:
 
     name: str
     next_id: Callable[[], int]
+    unfit: Unfit
 
     def fields(self, message: Descriptor, path: str, outer: tuple[str, ...]) -> list[NestedField]:
         fields: list[NestedField] = []
-        for field in message.fields:
-            field_id, kind = self.next_id(), self._field(field, f"{path}{field.name}", (*outer, message.full_name))
+        for of in message.fields:
+            field_id, within = self.next_id(), (*outer, message.full_name)
+            try:
+                kind = self._field(of, f"{path}{of.name}", within)
+            except ConfigError as error:
+                self.unfit.leave_out(path, of.name, error, within)
+                continue
             if kind is not None:
-                fields.append(NestedField(field_id, field.name, kind, required=field.is_required))
+                fields.append(NestedField(field_id, of.name, kind, required=of.is_required))
         return fields
 
     def _field(self, field: FieldDescriptor, path: str, outer: tuple[str, ...]) -> IcebergType | None:
@@ -109,11 +116,11 @@ class _Columns:
         digits = declared_digits(field) if message.full_name == DECIMAL else None
         if digits is not None and 0 <= digits[1] <= digits[0] <= DECIMAL_DIGITS and digits[0]:
             return DecimalType(*digits)
-        if message.full_name in outer:
-            raise ConfigError(
+        if message.full_name in outer and not self.unfit.has(path):
+            raise WithinItself(
                 f"{self.name}: field {path} is a {message.full_name} within a {message.full_name}",
                 hint=f"name the columns under auto_create.columns, without {path} or with part of it",
-                code=NO_COLUMN_TYPE,
+                of=message.full_name,
             )
         fields = self.fields(message, f"{path}.", outer)
         return StructType(*fields) if fields else None

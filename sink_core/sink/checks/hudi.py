@@ -16,11 +16,11 @@ from calve.sink_core.hudi.files.timeline import read_properties, read_timeline
 from calve.sink_core.hudi.java.create import new_hudi_table
 from calve.sink_core.hudi.java.fetched import fetch_client, fetch_spark
 from calve.sink_core.hudi.table.table import HudiTable
+from calve.sink_core.hudi.table.view import view_of
 from calve.sink_core.java import find_java
 from calve.sink_core.records.columns.kafka_column import has_kafka_column
 from calve.sink_core.tables.format.lake import Columns
 from calve.sink_core.tables.history.record import SummaryKeys
-from calve.sink_core.tables.history.view import TableView
 
 
 def warehouse(pipeline: SinkPipeline) -> str | Note:
@@ -64,9 +64,13 @@ def table(pipeline: SinkPipeline, settings: TableSettings, shown: Columns) -> st
         partitions = f"partitioned by {', '.join(new.partitions)}" if new.partitions else "unpartitioned"
         key = f", rows told apart by {', '.join(new.key)}" if new.key else ""
         return f"will be created as {settings.hudi_type}, {partitions}{key}"
-    keys = SummaryKeys(pipeline.config.first_name, pipeline.control_topic, pipeline.group)
-    view = TableView(settings.name, "", None, None, {})
-    found = HudiTable(settings.name, place, properties, read_timeline(place), view, keys)
+    keys, timeline = (
+        SummaryKeys(pipeline.config.first_name, pipeline.control_topic, pipeline.group),
+        read_timeline(place),
+    )
+    # Reads all commits, as each batch does.
+    view = view_of(timeline, table=settings.name, uuid="", keys=keys, archived=False)
+    found = HudiTable(settings.name, place, properties, timeline, view, keys)
     found.check_usable()
     if found.row_changes(settings) is not None:
         return f"can be written, rows told apart by {', '.join(found.key)}"

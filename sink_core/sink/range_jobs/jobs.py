@@ -305,16 +305,16 @@ class RangeJobs:
         found = session.load([table])[table]
         if found is None:
             raise dropped_meanwhile(table)
-        if not isinstance(found, IcebergTable):
-            raise TableUnusable(
-                f"{table}: its rows can't be replaced: that is for tables in Iceberg's format",
-                hint="to read all of it again drop the table, and choose `refill`",
-                code=NOT_REPLACED,
-            )
-        check_replaceable(session, found.table, table)
         ranges = ranges_to_replace(found.view, state, rows, wanted)
         if not ranges:
             return f"nothing to do: the table {table} has nothing of that"
+        if not isinstance(found, IcebergTable):
+            raise TableUnusable(
+                f"{table}: its rows can't be replaced: that is for tables in Iceberg's format",
+                hint="replay other tables; to read all of this one again drop it, and choose `refill`",
+                code=NOT_REPLACED,
+            )
+        check_replaceable(session, found.table, table)
         check_not_compacted(session, ranges)
         plan = self._with_topics(RangePlan(str(uuid.uuid4()), table, token, ranges, 0, {}), rows)
         return Planned(plan, found, replacing(found.table, found.view, ranges, rows, state.range_jobs_of(table)))

@@ -32,7 +32,7 @@ from calve.sink_core.tables.row_changes import DELETED_COLUMN, RowChanges, colum
 
 if TYPE_CHECKING:
     from calve.sink_core.records.transform.transform import Transforming
-    from calve.sink_core.tables.format.target import ChangingWriter
+    from calve.sink_core.tables.format.target import ChangingWriter, RowCheck
 
 
 class Output:
@@ -146,7 +146,15 @@ class Feed(Output):
         ignored = (ALL,) if self._table.transform else self._table.ignored
         mapping = self._table.target.names
         strict = self._table.strict and ALL not in ignored
-        return names_of(self.schema, mapping, any_case=self._any_case, within=within, ignored=ignored, strict=strict)
+        return names_of(
+            self.schema,
+            mapping,
+            any_case=self._any_case,
+            within=within,
+            ignored=ignored,
+            strict=strict,
+            rule=self._table.target.column_rule,
+        )
 
     @cached_property
     def _has_kafka_column(self) -> bool:
@@ -175,7 +183,7 @@ class Feed(Output):
         else:
             bad = {at: replace(read.bad[place], index=at) for at, place in enumerate(places) if place in read.bad}
             keys = told_by(read.of(self.key_type, places), self._key_names, bad)
-        return self._distinct(keys, keys.columns, range(len(keys.columns)))
+        return self._checked(keys, keys.columns, range(len(keys.columns)))
 
     def keyed(self, decoded: Decoded, keys: pa.Array) -> Decoded:
         """What was decoded with the Kafka keys, one for each good value."""
@@ -192,16 +200,16 @@ class Feed(Output):
         return Schema(*(schema.find_field(field_id) for field_id in changes.key))
 
     def judge(self, decoded: Decoded) -> Decoded:
-        """What was decoded. Events may be bad, or left out; a record without a Kafka key it needs is bad, one whose key
-        the table can't tell from others, and where changes are ordered by a column one without a value there.
+        """What was decoded. Events may be bad, or left out; a record without a Kafka key it needs is bad, one that the
+        table can't have or tell from others, and where changes are ordered by a column one without a value there.
         """
         judged = self._judged(decoded)
-        if self._table.target.key_check is None or self.changes is None:
+        if not self._checks:
             return judged
         if self.events:
             meant = self.events.meant(judged.columns)
-            return self._distinct(judged, meant.rows, meant.places.tolist())
-        return self._distinct(judged, judged.columns, range(len(judged.columns)))
+            return self._checked(judged, meant.rows, meant.places.tolist())
+        return self._checked(judged, judged.columns, range(len(judged.columns)))
 
     def _judged(self, decoded: Decoded) -> Decoded:
         if self.events:
@@ -215,10 +223,16 @@ class Feed(Output):
         lacking = np.flatnonzero(order.is_null().to_numpy()).tolist()
         return sifted(decoded, dict.fromkeys(lacking, f"{changes.order_by}: {NO_ORDER}"))
 
-    def _distinct(self, decoded: Decoded, rows: pa.RecordBatch, places: Sequence[int]) -> Decoded:
-        """Without records that have a key which the table can't tell from others; `places` are those of their rows."""
-        check = self._table.target.key_check
-        wrong = check({name: rows.column(name) for name in self._key_names}) if check else {}
+    @cached_property
+    def _checks(self) -> Sequence[RowCheck]:
+        return self._table.target.row_checks(self._key_names)
+
+    def _checked(self, decoded: Decoded, rows: pa.RecordBatch, places: Sequence[int]) -> Decoded:
+        """Without records that the table can't have; `places` are those of their rows, or of keys of rows."""
+        wrong: dict[int, str] = {}
+        for check in self._checks:
+            if set(check.columns) <= set(rows.schema.names):
+                wrong |= check.wrong({name: rows.column(name) for name in check.columns})
         return sifted(decoded, {places[row]: message for row, message in wrong.items()})
 
     def write_decoded(self, rows: pa.RecordBatch, origin: pa.Array, *, deletes: bool = False) -> None:

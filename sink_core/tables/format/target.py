@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from calve.sink_core.records.columns.column_names import ColumnRule
 from calve.sink_core.tables.budget import Budget
 from calve.sink_core.tables.pieces import Outbox
 from calve.sink_core.tables.row_changes import RowChanges
@@ -41,8 +43,14 @@ class ChangingWriter(RowWriter, Protocol):
         ...
 
 
-KeyCheck = Callable[[Mapping[str, pa.Array]], Mapping[int, str]]
-"""What is wrong with keys, by their place; given all of the key's columns by name."""
+@dataclass(frozen=True, slots=True)
+class RowCheck:
+    """Finds rows that a table can't have, by some of their columns: given these by name, `wrong` says what is wrong
+    with rows, by their place.
+    """
+
+    columns: tuple[str, ...]
+    wrong: Callable[[Mapping[str, pa.Array]], Mapping[int, str]]
 
 
 class Target(Protocol):
@@ -70,8 +78,12 @@ class Target(Protocol):
         ...
 
     @property
-    def key_check(self) -> KeyCheck | None:
-        """Finds keys that the table could not tell from others; None if it tells all."""
+    def column_rule(self) -> ColumnRule:
+        """What a field of records must be for the table to get a column for it."""
+        ...
+
+    def row_checks(self, key: Sequence[str]) -> Sequence[RowCheck]:
+        """Find rows that the table could not have, or not tell from others by the columns of its `key`."""
         ...
 
     def spreader(

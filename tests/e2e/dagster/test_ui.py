@@ -158,7 +158,7 @@ def test_the_runs_events_have_batches_and_rows(shown: Shown, page: Page) -> None
     page.goto(f"{shown.url}/runs/{shown.run.run_id}")
     events = page.get_by_placeholder("Filter…")
     events.fill(f"Materialized value {shown.flow.name} {shown.flow.name}_batches")
-    for label in ("batch id", "records", "dead letters", "lag after", "seconds to write"):
+    for label in ("batch id", "records", "dead letters", "lag (offsets)", "write time (s)"):
         expect(_text(page, label)).to_be_visible()
     events.fill("Materialized value db events")
     for label in ("dagster/row_count", "rows added", "snapshot id"):
@@ -177,7 +177,7 @@ def test_the_batches_show_their_ranges(shown: Shown, page: Page) -> None:
 def test_the_batches_numbers_are_plotted(shown: Shown, page: Page) -> None:
     page.goto(shown.batches)
     page.get_by_role("button", name="Plots").click()
-    for title in ("records", "lag after", "seconds to write"):
+    for title in ("records", "lag (offsets)", "write time (s)"):
         expect(_text(page, title)).to_be_attached()
     expect(page.locator("canvas").first).to_be_visible()
 

@@ -79,7 +79,7 @@ def job_of(pipeline: Pipeline, operation: Operation[P, Config], opens: Opens[P])
     operate = dg.op(
         name=name,
         description=operation.description,
-        out=dg.Out(None),
+        out=dg.Out(dg.Nothing),
         pool=pool(pipeline, operation.lane) if operation.lane else None,
         required_resource_keys={resource_key(pipeline)},
     )(of_config(through, operation.config))

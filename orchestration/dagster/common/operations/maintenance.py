@@ -118,7 +118,7 @@ def _job(pipeline: Pipeline, task: str, maintaining: Maintaining[P]) -> dg.JobDe
     maintain = dg.op(
         name=op_name(pipeline, task),
         description=description,
-        out=dg.Out(None),
+        out=dg.Out(dg.Nothing),
         pool=pool(pipeline, POOL),
         required_resource_keys={resource_key(pipeline)},
     )(of_config(through, maintaining.config))

@@ -52,7 +52,7 @@ def pause(pipeline: Pipeline) -> "Operation[AnyPlane, PauseConfig]":
         f"Stops {pipeline.name} on all hosts until it is resumed: nothing is planned or committed. A batch in progress "
         "is still finished.",
         PauseConfig,
-        {"reason": "why, for whoever meets the pause", "wait": False},
+        {"reason": PauseConfig.model_fields["reason"].default, "wait": False},
         work,
     )
 

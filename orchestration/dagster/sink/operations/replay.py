@@ -2,7 +2,7 @@
 
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,9 @@ from calve.orchestration.dagster.sink.names import REPLAY, REPLAY_HOURS
 from calve.orchestration.times import span
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.error_codes.files import OPTION
-from calve.sink_core.error_codes.operations import OTHER_RANGE_JOB
+from calve.sink_core.error_codes.operations import FED_BY_OTHERS, NO_KAFKA_COLUMN, NOT_REPLACED, OTHER_RANGE_JOB
 from calve.sink_core.error_codes.records import CHANGES_READ_AGAIN
-from calve.sink_core.errors import ConfigError, RetriableError
+from calve.sink_core.errors import ConfigError, RetriableError, TableUnusable
 
 if TYPE_CHECKING:
     from calve.sink_core.sink.loop.session import Session
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 TRIES = 5
 """How often a replay is started again that another range job was faster than."""
+
+_NEVER_REPLACED = (CHANGES_READ_AGAIN, FED_BY_OTHERS, NOT_REPLACED, NO_KAFKA_COLUMN)
+"""What no hour of a table can be replayed for, whatever it has: others of its pipeline can."""
 
 OFFERED = timedelta(days=30)
 """Whose hours the Partitions page offers: few topics are kept longer, and its chart gives up at a thousand."""
@@ -52,7 +55,9 @@ class ReplayConfig(dg.Config):
 class HoursConfig(dg.Config):
     """Which tables an hour is replayed for."""
 
-    tables: list[str] = Field(default=[], description="Only these. Empty: every table that takes no row changes.")
+    tables: list[str] = Field(
+        default=[], description="Only these. Empty: every table whose rows can be replaced; others are named."
+    )
     preview: bool = Field(default=False, description="Only show which rows would be replaced.")
 
 
@@ -79,7 +84,7 @@ def replay(pipeline: SinkPipeline) -> "Operation[Session, ReplayConfig]":
             return shown
         return shown | (yield from _told(at, [_replayed(jobs, table, wanted)]))
 
-    first = next(iter(_replayable(pipeline)), "")
+    first = next((name for name in _replayable(pipeline) if pipeline.format_of(name) == "iceberg"), "")
     return Operation(
         REPLAY,
         f"Reads again, for one table of {pipeline.name}, what was published before: what it has is replaced, what it "
@@ -116,12 +121,14 @@ def replay_hours(pipeline: SinkPipeline) -> "Operation[Session, HoursConfig]":
                 table_page.landed(pipeline, commit) for commit in map(jobs.commit, tables) if commit and commit.landed
             )
         # All of them before the first is replaced: an hour that Kafka no longer has changes nothing.
-        previews = {table: _preview(at, jobs, table, wanted) for table in tables}
+        previews, left_out = _previews(at, jobs, config.tables, wanted)
+        if left_out:
+            made["left out"] = dg.MetadataValue.json(left_out)
         for table, preview in previews.items():
             shown = metadata.of_preview(preview)
             if preview.offsets and not config.preview:
                 shown |= yield from _told(at, [_replayed(jobs, table, wanted)])
-            made |= {f"{table}: {name}": value for name, value in shown.items()} if len(tables) > 1 else shown
+            made |= {f"{table}: {name}": value for name, value in shown.items()} if len(previews) > 1 else shown
         if not any(preview.offsets for preview in previews.values()):
             at.say(f"the hour {at.context.partition_key} is empty: no table has rows that were planned in it")
         return made
@@ -154,6 +161,29 @@ def _preview(at: "Work[Session]", jobs: "RangeJobs", table: str, wanted: "Wanted
     files = f"in {found.files:,} files of {found.bytes / 2**20:,.1f} MiB"
     at.say(found.ended or f"{table}: {found.offsets:,} offsets to read again, {found.rows:,} rows to replace, {files}")
     return found
+
+
+def _previews(
+    at: "Work[Session]", jobs: "RangeJobs", chosen: Sequence[str], wanted: "Wanted"
+) -> "tuple[dict[str, RangePreview], dict[str, str]]":
+    """What a replay of each table that is `chosen` would do; if none is, of each that can be replayed at all, and why
+    others are left out. Raises as `RangeJobs.preview`, also if all are.
+    """
+    pipeline = at.plane.pipeline
+    previews: dict[str, RangePreview] = {}
+    left_out = dict[str, TableUnusable]()
+    for table in chosen or [each.name for each in pipeline.tables]:
+        try:
+            previews[table] = _preview(at, jobs, table, wanted)
+        except TableUnusable as error:
+            if chosen or error.kind not in _NEVER_REPLACED:
+                raise
+            left_out[table] = error
+    if not previews:
+        raise next(iter(left_out.values()))
+    for error in left_out.values():
+        at.context.log.warning(f"left out: {error.message}")
+    return previews, {table: str(error) for table, error in left_out.items()}
 
 
 def _replayed(jobs: "RangeJobs", table: str, wanted: "Wanted") -> "RangeReport":

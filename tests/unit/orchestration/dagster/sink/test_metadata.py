@@ -105,10 +105,10 @@ def test_a_batch_shows_its_ranges_as_a_table_and_its_numbers_as_numbers() -> Non
         "dead letters": 3,
         "filtered": 2,
         "rows left out": 5,
-        "lag after": 12,
-        "seconds to plan": 0.1,
-        "seconds to write": 2.5,
-        "seconds to publish": 0.02,
+        "lag (offsets)": 12,
+        "plan time (s)": 0.1,
+        "write time (s)": 2.5,
+        "publish time (s)": 0.02,
     }
 
 
@@ -133,8 +133,8 @@ def test_a_commit_tells_ids_as_text_and_counts_as_numbers() -> None:
         "total bytes": 10**15,
         "snapshot id": str(LARGE_ID),
         "lost races": 1,
-        "seconds to commit": 0.25,
-        "seconds behind": 1.5,
+        "commit time (s)": 0.25,
+        "behind (s)": 1.5,
     }
     json_numbers = [v for v in known.values() if isinstance(v, int)]
     assert max(json_numbers) < 2**53, "what a browser keeps exactly"
@@ -142,7 +142,7 @@ def test_a_commit_tells_ids_as_text_and_counts_as_numbers() -> None:
 
 @pytest.mark.parametrize("through", [None, 0])
 def test_a_table_that_promises_nothing_yet_says_nothing(through: int | None) -> None:
-    assert metadata.of_commit(commit(through), NOW_MS).keys().isdisjoint({"valid through", "seconds behind"})
+    assert metadata.of_commit(commit(through), NOW_MS).keys().isdisjoint({"valid through", "behind (s)"})
 
 
 def test_columns_have_icebergs_types() -> None:
