@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import time
 from decimal import Decimal
 from io import BytesIO
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import pytest
@@ -15,6 +17,7 @@ from google.protobuf.message_factory import GetMessageClass
 from pyiceberg.schema import Schema
 
 from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.hudi.files.schema import HUDI_COLUMNS
 from calve.sink_core.records.avro.decoder import AvroDecoder, OneSchema
 from calve.sink_core.records.avro.schema import writer_schema
 from calve.sink_core.records.columns.evolution import evolved
@@ -139,3 +142,20 @@ def test_of_a_column_that_somebody_made_for_part_of_it_the_rest_is_counted_and_a
     found = wanted and evolved(table, wanted, ADD)
     assert found is not None
     assert str(found.schema.find_type("odd")).count("string") == 1
+
+
+def test_what_the_tables_format_has_not_is_left_out_in_the_same_way() -> None:
+    logical = {"time": {"type": "long", "logicalType": "time-micros"}, "id": {"type": "string", "logicalType": "uuid"}}
+    inner = {"type": "record", "name": "I", "fields": [{"name": name, "type": of} for name, of in logical.items()]}
+    case = avro(inner, {"time": time(1), "id": UUID(int=1)})
+    names = Names(rule=HUDI_COLUMNS)
+    decoded = case.make(schema_of({"id": "long"}), ADD, names).decode([case.value] * RECORDS)
+    assert decoded.wanted is not None
+    assert "odd" not in decoded.wanted.column_names
+    table = schema_of({"id": "long", "s": "string"})
+    again = case.make(table, ADD, names).decode([case.value] * RECORDS)
+    assert (again.wanted, dict(again.dropped)) == (None, {"odd": RECORDS})
+    for name in ("a-b", "1a", "é", "_hoodie_x", "_HOODIE_x"):
+        value = json.dumps({"id": 1, "s": "x", name: 1}).encode()
+        found = JsonDecoder(table, ADD, names).decode([value])
+        assert (found.wanted, dict(found.dropped)) == (None, {name: 1})
