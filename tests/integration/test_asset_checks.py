@@ -11,6 +11,7 @@ import pytest
 from dagster import DagsterInstance
 from pyspark.sql import SparkSession
 
+from calve.orchestration.dagster.build import build_pipeline_defs
 from calve.orchestration.dagster.common.names import CHECKS
 from calve.orchestration.dagster.sink import ingest
 from calve.orchestration.local.broker import Broker
@@ -33,6 +34,7 @@ def keys(flow: Flow) -> set[tuple[str, str]]:
     return {
         (f"{name}/{name}_batches", "lag"),
         (f"{name}/{name}_batches", "retention"),
+        (f"{name}/{name}_batches", "blockers"),
         ("db/events", "freshness"),
         ("db/events", "file_sizes"),
         ("db/events", "dropped_fields"),
@@ -47,6 +49,9 @@ def test_after_an_ingest_run_everything_is_checked(flow: Flow, instance: Dagster
     done = run(flow, instance)
     assert done.checks.keys() == keys(flow)
     assert all(check.passed for check in done.checks.values())
+    # At rest nothing is red, yellow or never made.
+    assets = build_pipeline_defs(flow.pipeline).resolve_asset_graph().materializable_asset_keys
+    assert {told.asset_key for told in done.materialized} == assets
 
 
 def test_a_long_ledger_is_not_proven_after_every_run(

@@ -16,16 +16,17 @@ from calve.orchestration.dagster.sink.names import DEAD_LETTERS, REPLAY, REPLAY_
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Paused, Resolved, Resumed
 from calve.sink_core.error_codes.files import OPTION
-from calve.sink_core.error_codes.operations import GONE_FROM_KAFKA, NO_SUCH_CHOICE
+from calve.sink_core.error_codes.operations import GONE_FROM_KAFKA, NO_SUCH_CHOICE, NOT_REPLACED
 from calve.sink_core.error_codes.records import CHANGES_READ_AGAIN
 from calve.sink_core.tables.log.events import DataComplete, StartCommit
-from tests import support
+from tests import hudi_tables, support
 from tests.codes import says
 from tests.dagster_runs import Done, run
 from tests.pipelines import Flow
 from tests.support import TopicFactory
 
 HOUR = "%Y-%m-%d-%H:00"
+HUDI = hudi_tables.NAMES[1]
 OPERATIONS = (PAUSE, RESUME, RESOLVE, VERIFY, POSITIONS, REPLAY, REPLAY_HOURS, DEAD_LETTERS)
 
 
@@ -62,6 +63,7 @@ def test_every_field_of_every_job_is_described_and_its_editor_opens_with_what_ru
         assert [name for name, field in fields.items() if not field.description] == []
         assert job.description
         assert dg.validate_run_config(job, job.run_config), "what its editor opens with"
+        assert [out.dagster_type for out in node.definition.output_defs] == [dg.Nothing]
 
 
 def test_a_pause_made_in_dagster_holds_every_host_and_a_resume_ends_it(flow: Flow, instance: DagsterInstance) -> None:
@@ -215,3 +217,24 @@ def test_tables_that_take_row_changes_are_left_out_of_a_backfill(flow: Flow, ins
     hour = this_hour(flow)
     refused = run(changing, instance, REPLAY_HOURS, hour=hour.strftime(HOUR))
     says(str(refused.failure), CHANGES_READ_AGAIN, changing.name)
+
+
+def test_a_backfill_leaves_out_tables_that_can_t_be_replayed_and_names_them(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, instance: DagsterInstance
+) -> None:
+    flow = hudi_tables.both(tmp_path, broker.bootstrap, kafka_topic(1))
+    flow.produce(range(10))
+    flow.run()
+    hour, folder = this_hour(flow), hudi_tables.place(flow, HUDI).folder
+    done = run(flow, instance, REPLAY_HOURS, hour=hour.strftime(HOUR))
+    assert done.result.success
+    assert (done.output["rows"], done.output["rows replaced"]) == (10, 10)
+    says(done.output["left out"][HUDI], NOT_REPLACED, HUDI)
+    assert hudi_tables.ids(folder) == flow.ids() == list(range(10))
+    empty = run(flow, instance, REPLAY_HOURS, hour=(hour - timedelta(hours=5)).strftime(HOUR))
+    assert empty.result.success
+    assert "left out" not in empty.output
+    # One that somebody asks for is no one to leave out.
+    asked = run(flow, instance, REPLAY_HOURS, hour=hour.strftime(HOUR), tables=[HUDI])
+    says(str(asked.failure), NOT_REPLACED, HUDI)
+    assert run(flow, instance, REPLAY, table=flow.table, from_time="1h").result.success

@@ -53,6 +53,11 @@ def commit_of(pipeline: SinkPipeline) -> dg.AssetsDefinition:
                     metadata=metadata.of_commit(landed, time.time_ns() // 1_000_000) | page,
                     data_version=dg.DataVersion(str(landed.snapshot_id)),
                 )
+            letters = pipeline.dead_letter_table
+            chosen = table_key(pipeline, letters) in context.selected_asset_keys
+            if report.landed and chosen and table_page.is_untold(context, pipeline, letters):
+                page = table_page.of_table(pipeline, session, letters)
+                yield dg.MaterializeResult(asset_key=table_key(pipeline, letters), metadata=page)
             for table, error in report.failed.items():
                 context.log.error(f"{table} stays behind: {error}")
             if not report.landed and not report.failed:

@@ -89,6 +89,7 @@ class _Run:
             raise
         yield from self._batch(waiting)
         yield from self._landed(self.ledger)
+        yield from self._empty_dead_letters()
         self._say(report)
         yield from self._checks()
         if self._commit_has_work():
@@ -119,6 +120,13 @@ class _Run:
                 self.pages_told.add(landed.table)
                 page = table_page.of_table(self.pipeline, self.session, landed.table)
             yield table_page.landed(self.pipeline, landed, **page)
+
+    def _empty_dead_letters(self) -> Iterator[dg.AssetMaterialization]:
+        """Their table, with the first commit of a pipeline: at rest it has no asset that was never made."""
+        name = self.pipeline.dead_letter_table
+        if self.ledger is not None and table_page.is_untold(self.context, self.pipeline, name):
+            page = table_page.of_table(self.pipeline, self.session, name)
+            yield dg.AssetMaterialization(table_key(self.pipeline, name), metadata=page)
 
     def _checks(self) -> Iterator[dg.AssetCheckEvaluation]:
         """Without them a run is still a good run."""

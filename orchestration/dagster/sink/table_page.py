@@ -30,6 +30,11 @@ def landed(pipeline: SinkPipeline, commit: TableCommit, **more: Any) -> dg.Asset
     return dg.AssetMaterialization(table_key(pipeline, commit.table), metadata=known, tags=tags)
 
 
+def is_untold(context: dg.AssetExecutionContext, pipeline: SinkPipeline, name: str) -> bool:
+    """Whether Dagster has never been told of a table, this run included."""
+    return context.instance.get_latest_materialization_event(table_key(pipeline, name)) is None
+
+
 def of_table(pipeline: SinkPipeline, session: Session, name: str) -> dict[str, Any]:
     """Metadata of a materialization of a table of the pipeline's; none if somebody has dropped it since."""
     table = session.look(name, compare=False).table
