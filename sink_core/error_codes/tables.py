@@ -120,7 +120,10 @@ NO_TYPE = ErrorCode(
 UNREADABLE_NAMES = ErrorCode(
     "CLV-3219",
     "Not every reader could read the columns",
-    "`auto_create.columns` names two columns that differ in case only, one of Iceberg's metadata columns, or none.",
+    (
+        "`auto_create.columns` names two columns that differ in case only, one of Iceberg's metadata columns, or none; "
+        "of a Hudi table one that begins with `_hoodie_`, or that Avro has not."
+    ),
     "Give them other names.",
 )
 COMMITS_FAIL = ErrorCode(

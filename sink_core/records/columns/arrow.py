@@ -106,12 +106,32 @@ def unchanged(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     return array
 
 
+class Misfit(pa.ArrowInvalid):  # pyright: ignore[reportUntypedBaseClass]
+    """Values that don't fit at a dotted `path` below a column, and `why`."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path, self.why = path, why
+
+
+def misfit_at(name: str, error: pa.ArrowInvalid) -> Misfit:
+    """What doesn't fit in a field of this name, or below it."""
+    return Misfit(f"{name}.{error.path}", error.why) if isinstance(error, Misfit) else Misfit(name, str(error))
+
+
+def _rebuild_at(name: str, array: pa.Array, wanted: pa.DataType, leaf: Leaf) -> pa.Array:
+    try:
+        return rebuild(array, wanted, leaf)
+    except pa.ArrowInvalid as error:
+        raise misfit_at(name, error) from error
+
+
 def rebuild(array: pa.Array, wanted: pa.DataType, leaf: Leaf = unchanged) -> pa.Array:
     """`array` with the structure of `wanted`; what isn't nested goes through `leaf`.
 
     Structs match by position. A list of two-field structs becomes a map, an array of type null one of nulls. Offsets
     and validity are kept, so a value is null where it was null before; but not what is required below a null struct,
-    where Parquet's writer takes no null. Raises what `leaf` raises.
+    where Parquet's writer takes no null. Raises what `leaf` raises, ArrowInvalid below structs and lists as Misfit.
     """
     if array.type.equals(wanted, check_metadata=True) and not _requires_below(wanted):
         return array
@@ -123,7 +143,7 @@ def rebuild(array: pa.Array, wanted: pa.DataType, leaf: Leaf = unchanged) -> pa.
     if pa.types.is_large_list(wanted) and pa.types.is_list(array.type):
         array = _with_large_offsets(array)
     if pa.types.is_large_list(wanted) or pa.types.is_list(wanted):
-        return with_values(array, wanted, rebuild(array.values, wanted.value_type, leaf))
+        return with_values(array, wanted, _rebuild_at("element", array.values, wanted.value_type, leaf))
     if pa.types.is_map(wanted):
         entries = pa.struct([wanted.key_field, wanted.item_field])
         return with_values(array, wanted, rebuild(_entries(array), entries, leaf))
@@ -181,7 +201,7 @@ class _ToArrow(SchemaVisitor[Any]):
 def _rebuild_struct(array: pa.Array, wanted: pa.DataType, leaf: Leaf) -> pa.Array:
     # What lies below a null struct may be anything, and is no value that `leaf` is to judge.
     parts = array.flatten() if array.null_count else [array.field(i) for i in range(wanted.num_fields)]
-    children = [rebuild(part, field.type, leaf) for part, field in zip(parts, wanted, strict=True)]
+    children = [_rebuild_at(str(f.name), part, f.type, leaf) for part, f in zip(parts, wanted, strict=True)]
     if not array.null_count:
         return pa.StructArray.from_arrays(children, fields=list(wanted))
     absent = array.is_null()

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from calve.sink_core.records.columns.arrow import Leaf, arrow_schema, file_schema, missing, rebuild
+from calve.sink_core.records.columns.arrow import Leaf, arrow_schema, file_schema, misfit_at, missing, rebuild
 from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
 from calve.sink_core.records.decode.bisection import Part, bisect
 from calve.sink_core.records.decode.maps import has_typed_keys, key_twice
@@ -69,7 +69,7 @@ class Converter:
                 # The parser checks a number's own digits, not those it has at the column's scale.
                 column.validate(full=True)
         except pa.ArrowInvalid as error:
-            raise pa.ArrowInvalid(f"{target.name}: {error}") from error
+            raise misfit_at(str(target.name), error) from error
         if name := missing(column, target):
             raise pa.ArrowInvalid(f"{name}: required, but missing or null")
         if self._has_keys[i] and (twice := key_twice(column)):

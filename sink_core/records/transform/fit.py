@@ -6,7 +6,7 @@ import uuid
 
 import pyarrow as pa
 
-from calve.sink_core.records.columns.arrow import rebuild
+from calve.sink_core.records.columns.arrow import misfit_at, rebuild
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN
 from calve.sink_core.records.transform.query import ROW
 
@@ -58,7 +58,7 @@ def _column(array: pa.Array, field: pa.Field) -> pa.Array:
     except pa.ArrowTypeError as error:
         raise pa.ArrowTypeError(f"{field.name}: {error}") from None
     except pa.ArrowInvalid as error:
-        raise pa.ArrowInvalid(f"{field.name}: {error}") from None
+        raise misfit_at(str(field.name), error) from None
 
 
 def _same_names(found: pa.DataType, wanted: pa.DataType) -> None:

@@ -64,11 +64,9 @@ def table(pipeline: SinkPipeline, settings: TableSettings, shown: Columns) -> st
         partitions = f"partitioned by {', '.join(new.partitions)}" if new.partitions else "unpartitioned"
         key = f", rows told apart by {', '.join(new.key)}" if new.key else ""
         return f"will be created as {settings.hudi_type}, {partitions}{key}"
-    keys, timeline = (
-        SummaryKeys(pipeline.config.first_name, pipeline.control_topic, pipeline.group),
-        read_timeline(place),
-    )
-    # Reads all commits, as each batch does.
+    keys = SummaryKeys(pipeline.config.first_name, pipeline.control_topic, pipeline.group)
+    timeline = read_timeline(place)
+    # Reads all commits, as each batch does: one that is damaged is seen here.
     view = view_of(timeline, table=settings.name, uuid="", keys=keys, archived=False)
     found = HudiTable(settings.name, place, properties, timeline, view, keys)
     found.check_usable()

@@ -92,7 +92,7 @@ def _pages(run: dg.DagsterRun) -> dict[str, Callable[[Page, str], None]]:
 
     def shown_run(page: Page, url: str) -> None:
         page.goto(f"{url}/runs/{run.run_id}")
-        page.get_by_placeholder("Filter…").fill("seconds publish")
+        page.get_by_placeholder("Filter…").fill("publish time")
         expect(page.get_by_text("lag (offsets)").first).to_be_visible()
 
     def batches(page: Page, url: str) -> None:

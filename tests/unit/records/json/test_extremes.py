@@ -67,13 +67,17 @@ def test_a_double_is_the_nearest_whatever_its_digits(text: str) -> None:
         ("decimal(20,19)", "99999999999999999999"),
     ],
 )
-@pytest.mark.parametrize("within", ["{}", "list<{}>", "map<string,{}>"])
-def test_a_decimal_that_has_too_many_digits_at_its_scale_does_not_fit(kind: str, number: str, within: str) -> None:
+@pytest.mark.parametrize(
+    ("within", "path"), [("{}", "a"), ("list<{}>", "a.element"), ("map<string,{}>", "a.value")], ids=lambda part: part
+)
+def test_a_decimal_that_has_too_many_digits_at_its_scale_does_not_fit(
+    kind: str, number: str, within: str, path: str
+) -> None:
     shape = {"{}": "{}", "list<{}>": "[{}]"}.get(within, '{{"k":{}}}')
     values = [f'{{"a":{shape.format(each)}}}'.encode() for each in (number, "0.5")]
     bad, good = outcomes(decoded({"a": within.format(kind)}, *values), 2)
     assert bad[0] == FIT
-    assert bad[1].startswith("a: ")
+    assert bad[1].startswith(f"{path}: ")
     assert "precision" in bad[1]
     assert good["a"] in (Decimal("0.5"), [Decimal("0.5")], [("k", Decimal("0.5"))])
 
