@@ -75,7 +75,7 @@ _PLAIN: Mapping[type[IcebergType], Avro] = {
 
 HUDI_COLUMNS = ColumnRule(
     names=re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII),
-    own="_hoodie_",
+    reserved="_hoodie_",
     types=(*_PLAIN, DecimalType, StructType, ListType, MapType),
 )
 """What a field may be to become a column."""

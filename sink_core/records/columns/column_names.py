@@ -36,17 +36,17 @@ RESERVED = frozenset(
 @dataclass(frozen=True, slots=True)
 class ColumnRule:
     """What a format of tables asks of columns beside what all readers do: that names match `names`, and don't begin, in
-    whatever case, with what is its `own`; and that types are of `types`, all if there are none.
+    whatever case, with what is `reserved`; and that types are of `types`, all if there are none.
     """
 
     names: Pattern[str] | None = None
-    own: str = ""
+    reserved: str = ""
     types: tuple[type[IcebergType], ...] = ()
 
     def why_not(self, name: str) -> str | None:
         """Why a field of this name, at whatever depth, may be no column."""
-        if self.own and name.casefold().startswith(self.own):
-            return f"names that begin with {self.own} are the table format's own"
+        if self.reserved and name.casefold().startswith(self.reserved):
+            return f"names that begin with {self.reserved} are the table format's own"
         if self.names and not self.names.fullmatch(name):
             return "the table format has letters, digits and _ for names, and none that begins with a digit"
         return None
