@@ -13,7 +13,15 @@ from calve.sink_core.config.connections import KafkaChoice, Name
 from calve.sink_core.config.fields import TOPIC_NAME, TopicName
 from calve.sink_core.config.mirror import MOST_PIECE_S
 from calve.sink_core.config.model import Location, Model, Property, Text, refuse_at
-from calve.sink_core.config.source_systems import SCHEMA, TABLE, ClassSource, DatabaseSource, SourceSystem, topic_of
+from calve.sink_core.config.source_systems import (
+    SCHEMA,
+    TABLE,
+    AnyTableName,
+    ClassSource,
+    DatabaseSource,
+    SourceSystem,
+    TopicNames,
+)
 from calve.sink_core.config.units import MIB, SECOND, Bytes, Duration
 
 
@@ -41,6 +49,10 @@ class SourceTarget(Model):
     topics: Text | None = None
     """What the topic of a database's table is called, with `{schema}` and `{table}` in it. Default:
     `PIPELINE.{schema}.{table}`."""
+
+    topic_by_table: dict[AnyTableName, TopicName] = Field(default={})
+    """Topics of single tables, by `schema.table`, in place of what `topics` makes: of those whose names no topic can
+    have."""
 
     value: Value | None = None
     """What the records of a database's rows look like. Default: `{type: json}`."""
@@ -136,9 +148,10 @@ class SourceConfig(PipelineConfig):
     """Where rows go of which no record can be made. Default: such a row stops the pipeline."""
 
     @property
-    def topic_names(self) -> str:
+    def topic_names(self) -> TopicNames:
         """What the topic of a database's table is called."""
-        return self.target.topics or f"{self.first_name}.{SCHEMA}.{TABLE}"
+        pattern = self.target.topics or f"{self.first_name}.{SCHEMA}.{TABLE}"
+        return TopicNames(pattern, self.target.topic_by_table)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -147,9 +160,11 @@ class SourceConfig(PipelineConfig):
             text = "is for databases: the topics and records of this source are its own"
             if target.topics is not None:
                 problems.append((("target", "topics"), text, target.topics))
+            if target.topic_by_table:
+                problems.append((("target", "topic_by_table"), text, "topic_by_table"))
             if target.value is not None and isinstance(self.source, ClassSource):
                 problems.append((("target", "value"), text, "value"))
-        elif TABLE not in self.topic_names:
+        elif TABLE not in self.topic_names.pattern:
             text = "would put rows of all tables into one topic; write {schema} and {table} where their names belong"
             problems.append((("target", "topics"), text, target.topics))
         else:
@@ -174,11 +189,11 @@ class SourceConfig(PipelineConfig):
         tables = dict[str, str]()
         for number, each in enumerate(source.tables):
             at = ("source", "tables", number, "table")
-            topic = topic_of(self.topic_names, *each.table.split(".", 1))
+            topic = self.topic_names.of(*each.table.split(".", 1))
             if not re.match(TOPIC_NAME, topic) or topic in (".", ".."):
-                yield at, f"no topic can be called {topic!r}: change target.topics", each.table
+                yield at, f"no topic can be called {topic!r}: set target.topic_by_table for it", each.table
             elif (other := tables.setdefault(topic, each.table)) != each.table:
-                text = f"{topic} is the topic of {other}: write {{schema}} and {{table}} apart in target.topics"
+                text = f"{topic} is the topic of {other}: set target.topic_by_table for one of them"
                 yield at, text, each.table
 
     def connections(self) -> Iterator[tuple[Location, object]]:

@@ -12,7 +12,7 @@ from calve.sink_core.config.effective import DatabaseSettings, SlotPipeline
 from calve.sink_core.config.reading import RegistrySettings
 from calve.sink_core.config.references import redact
 from calve.sink_core.config.source import SourceConfig
-from calve.sink_core.config.source_systems import DatabaseSource, FilesSource, topic_of
+from calve.sink_core.config.source_systems import DatabaseSource, FilesSource
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class SourcePipeline(SlotPipeline):
         """The topic of each table that the file names."""
         source, names = self.config.source, self.config.topic_names
         tables = source.named if isinstance(source, DatabaseSource) else ()
-        return {table: topic_of(names, *table.split(".")) for table in tables}
+        return {table: names.of(*table.split(".")) for table in tables}
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, Self, cast
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -19,15 +20,24 @@ ClassPath = Annotated[
 ]
 SlotName = Annotated[str, Matching(r"^[a-z0-9_]{1,63}$", "a replication slot; use a to z, digits and _")]
 TableName = Annotated[str, Matching(r"^[^.\s]+\.[^.\s]+$", "a table; write schema.table")]
+AnyTableName = Annotated[str, Matching(r"^[^.]+\..+$", "a table; write schema.table")]
+"""One that no topic can be called after may be so named too."""
 
 
 SCHEMA, TABLE = "{schema}", "{table}"
 """The placeholders of `target.topics`."""
 
 
-def topic_of(names: str, schema: str, table: str) -> str:
-    """What a table's topic is called, by `target.topics`."""
-    return names.replace(SCHEMA, schema).replace(TABLE, table)
+@dataclass(frozen=True, slots=True)
+class TopicNames:
+    """What topics of tables are called: by `target.topics`, but tables in `by_table`, each by its `schema.table`."""
+
+    pattern: str
+    by_table: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def of(self, schema: str, table: str) -> str:
+        named = self.by_table.get(f"{schema}.{table}")
+        return named or self.pattern.replace(SCHEMA, schema).replace(TABLE, table)
 
 
 class ClassSource(Model):
@@ -57,6 +67,9 @@ class PostgresLog(Model):
 
     tables: tuple[TableName, ...] = ()
     """Tables that the publication must have; Dagster shows each of them with its topic. Default: whatever it has."""
+
+    exclude: tuple[AnyTableName, ...] = ()
+    """Tables of the publication that are not read, with `*` and `?` as shells have them: `audit.*`. Default: none."""
 
     snapshot: Literal["initial", "never"] = "initial"
     """`initial`: the rows that are there are sent first, and those of each table that joins the publication later.

@@ -116,7 +116,7 @@ TABLE_NOT_TAKEN = ErrorCode(
     "A published table can't be taken",
     "No topic can have its name, two tables would share one, or its key is not published; with `snapshot: never` its "
     "changes would go nowhere.",
-    "Leave it out of the publication, publish its key, or change `target.topics`, as the message says.",
+    "Set `target.topic_by_table` for it, name it in `source.log.exclude`, or publish its key, as the message says.",
 )
 DATABASE_RIGHTS = ErrorCode(
     "CLV-7128",

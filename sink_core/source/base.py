@@ -27,6 +27,10 @@ Update = Mapping[FlatMap, FlatMap | None]
 """Source offsets to store; None takes a partition's offset away, by a tombstone."""
 
 
+FORGET = FlatMap({"forget": True})
+"""The bound of `Work` for which nothing is read: the offset of its partition goes."""
+
+
 class Record(NamedTuple):
     """A record for Kafka. `partition` None is that of the key, `timestamp_ms` None the time of sending. `where` is the
     place that a dead letter names if the topic does not take it, beside its source partition.

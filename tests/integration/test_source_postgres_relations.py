@@ -206,6 +206,47 @@ def test_a_table_that_can_not_be_taken_stands_alone(create: Create) -> None:
     assert operations(logged, "orders") == [(2, "r")]
 
 
+def with_source(logged: Logged, target: dict[str, Any], **log: Any) -> None:
+    """Write the file with other settings of the log and the target."""
+    document = yaml.safe_load(logged.file.read_text())
+    document["source"]["log"] = {"slot": logged.name, "publication": logged.name, **log}
+    document["target"] |= target
+    logged.file.write_text(yaml.safe_dump(document))
+
+
+def test_a_table_has_the_topic_that_the_file_names(create: Create) -> None:
+    logged = of_schema(create())
+    logged.sql('CREATE TABLE "Order Items" (id int PRIMARY KEY)', 'INSERT INTO "Order Items" VALUES (1)')
+    with_source(logged, {"topic_by_table": {f"{logged.name}.Order Items": f"{logged.name}.orders"}})
+    assert not logged.run().blockers
+    logged.sql('INSERT INTO "Order Items" VALUES (2)')
+    logged.run()
+    assert operations(logged, "orders") == [(1, "r"), (2, "c")]
+
+
+@pytest.mark.parametrize("snapshot", ["initial", "never"])
+def test_of_a_table_that_the_file_excludes_nothing_is_read(create: Create, snapshot: str) -> None:
+    logged = of_schema(create(ITEMS, "CREATE TABLE others (id int PRIMARY KEY)", log={"snapshot": snapshot}))
+    logged.run()
+    logged.sql("INSERT INTO items VALUES (1)", "INSERT INTO others VALUES (1)")
+    logged.run()
+    with_source(logged, {}, snapshot=snapshot, exclude=["*.oth?rs", "*.Order *"])
+    logged.sql('CREATE TABLE "Order Items" (id int PRIMARY KEY)')
+    logged.sql("INSERT INTO items VALUES (2)", "INSERT INTO others VALUES (2)", 'INSERT INTO "Order Items" VALUES (2)')
+    logged.sql("TRUNCATE others")
+    logged.sql("INSERT INTO items VALUES (3)", "INSERT INTO others VALUES (3)")
+    for _ in range(2):
+        assert (logged.run().ended, logged.run().blockers) == ("caught up", ())
+    assert operations(logged, "items") == [(1, "c"), (2, "c"), (3, "c")]
+    assert operations(logged, "others") == [(1, "c")]
+    # What it has by now is read once it is no longer excluded, if rows that are there are read at all.
+    with_source(logged, {}, snapshot=snapshot, exclude=["*.Order *"])
+    logged.run()
+    logged.sql("INSERT INTO others VALUES (4)")
+    logged.run()
+    assert operations(logged, "others") == [(1, "c"), *([(3, "r")] if snapshot == "initial" else []), (4, "c")]
+
+
 def test_a_table_that_is_blocked_meanwhile_is_named_at_the_end_of_the_run(create: Create) -> None:
     logged = create()
     logged.run()

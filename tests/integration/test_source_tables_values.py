@@ -14,6 +14,7 @@ from hypothesis import Phase, settings
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
+from calve.sink_core.config.source_systems import TopicNames
 from calve.sink_core.source.base import Limits, Rows
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.opening import OpenedSource, SourceSpec
@@ -37,7 +38,13 @@ class Both:
     def __init__(self, server: Postgres) -> None:
         self.server, self._tables = server, 0
         given(server.url, *PREPARE, "CREATE PUBLICATION all_of_it FOR ALL TABLES")
-        options = {"topics": "{table}", "slot": "s", "publication": "all_of_it", "snapshot": "never", "shape": "row"}
+        options = {
+            "topics": TopicNames("{table}"),
+            "slot": "s",
+            "publication": "all_of_it",
+            "snapshot": "never",
+            "shape": "row",
+        }
         self._log = SourceSpec(LOG, {"url": server.url, **options})
         with OpenedSource(self._log) as log:
             log.prepare({})

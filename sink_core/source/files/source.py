@@ -18,7 +18,7 @@ from calve.sink_core.config.source_systems import Files as Settings
 from calve.sink_core.control.status import Blocker
 from calve.sink_core.error_codes.source import FILE_FORBIDDEN
 from calve.sink_core.errors import ConfigError, FindingError, TerminalError
-from calve.sink_core.source.base import Limits, Rows, Stored, Support, Topic, Update, Waiting, Work
+from calve.sink_core.source.base import FORGET, Limits, Rows, Stored, Support, Topic, Update, Waiting, Work
 from calve.sink_core.source.files.listing import Address, Found, since_ms
 from calve.sink_core.source.files.parquet import Parquet
 from calve.sink_core.source.files.place import Part, Place, require_same
@@ -29,7 +29,6 @@ from calve.sink_core.source.flat_map import FlatMap, Primitive
 MOST_FILES = 1000
 """So many are in one plan: the event of a transaction names all of its offsets, and is one record."""
 
-_FORGET = FlatMap({"forget": True})
 _LEAST = Limits(1, 1)
 _SHOWN = 3
 
@@ -68,7 +67,7 @@ class Files:
         found, now = self._address.files(), time.time()
         places, begins = self._known(found, stored)
         gone = map(partition_of, forgotten(found, places_of(stored), now, self._settings.forget_after))
-        work = [Work(partition, stored[partition], _FORGET) for partition in gone][:MOST_FILES]
+        work = [Work(partition, stored[partition], FORGET) for partition in gone][:MOST_FILES]
         files = unread(found, places, now, self._settings.settle, begins)
         for each in self._as_of(limits.until, files, places):
             if len(work) >= MOST_FILES or limits.max_bytes <= 0 or limits.max_records <= 0:
@@ -84,7 +83,7 @@ class Files:
         return work
 
     def read(self, work: Work) -> Iterator[Rows | Blocker]:
-        if work.bound == _FORGET:
+        if work.bound == FORGET:
             self._gone.add(work.partition)
             return
         name = str(work.partition["file"])

@@ -9,8 +9,9 @@ also where nothing of ours has changed, or PostgreSQL would keep its log for eve
 
 Each table has a partition, `{"oid", "table"}`, whose offset says in which snapshot its rows were read: in one
 transaction, after the slot was made, and before the log goes on; of a table that comes later, once the log was read
-up to there (`relations.py`). Changes that a snapshot has seen are left out (`visibility.py`), and so are those of a
-table whose rows are still to be read: its snapshot will have seen them.
+up to there (`relations.py`). One that the file excludes has none: it is read anew once it is no longer. Changes that
+a snapshot has seen are left out (`visibility.py`), and so are those of a table whose rows are still to be read: its
+snapshot will have seen them.
 """
 
 from __future__ import annotations
@@ -20,17 +21,18 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from typing import Any
 
 from calve.sink_core.config.reading import RegistrySettings
-from calve.sink_core.config.source_systems import topic_of
+from calve.sink_core.config.source_systems import TopicNames
 from calve.sink_core.control.status import Blocker
 from calve.sink_core.error_codes.source import DATABASE_LACKS, NO_PUBLICATION, NOT_OUR_SLOT, TABLE_NOT_TAKEN
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.finding import Finding
 from calve.sink_core.findings import LOG_TIMELINE, PUBLICATION_ANEW, SLOT_AHEAD, SLOT_GONE
-from calve.sink_core.source.base import Limits, Record, Rows, Stored, Support, Topic, Update, Waiting, Work
+from calve.sink_core.source.base import FORGET, Limits, Record, Rows, Stored, Support, Topic, Update, Waiting, Work
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.postgres.avro import AvroRecords
 from calve.sink_core.source.postgres.changes import AT_LEAST, LogPart
@@ -56,22 +58,23 @@ class PostgresLog:
         self,
         *,
         url: str,
-        topics: str,
+        topics: TopicNames,
         slot: str,
         publication: str,
         snapshot: str,
         shape: str,
         tables: Sequence[str] = (),
+        exclude: Sequence[str] = (),
         registry: Mapping[str, Any] | None = None,
     ) -> None:
         self._server = Server(url)
         self._topics, self._slot, self._publication = topics, slot, publication
         self._snapshots, self._shape_name = snapshot == "initial", shape
         self._at = FlatMap({"slot": slot})
-        self._named = frozenset(tables)
+        self._named, self._excluded = frozenset(tables), tuple(exclude)
         settings = RegistrySettings("of the target", registry) if registry is not None else None
         self._encode: Encode = as_json if settings is None else AvroRecords(settings, debezium=shape == "debezium")
-        self._topics_read = set[str]()
+        self._topics_read, self._gone = set[str](), set[FlatMap]()
         self._settled = set[int]()
         self._first_seen = dict[FlatMap, _FirstSeen]()
 
@@ -84,7 +87,7 @@ class PostgresLog:
         """Of the publication's tables, and of those that have left it and of which the log may still tell."""
         tables = self._tables()
         blocked = self._blocked(tables)
-        published = {self._topic(each.schema, each.table) for each in tables if each.partition not in blocked}
+        published = {self._topics.of(each.schema, each.table) for each in tables if each.partition not in blocked}
         return [Topic(name) for name in sorted(published | self._topics_read)]
 
     def prepare(self, stored: Stored) -> None:
@@ -129,7 +132,9 @@ class PostgresLog:
         return None
 
     def plan(self, stored: Stored, limits: Limits) -> Sequence[Work]:
-        tables = self._tables()
+        tables, excluded = self._looked_up()
+        if gone := [at for at in stored if at.get("oid") in excluded]:
+            return [Work(at, stored[at], FORGET) for at in gone]
         new = self._unread(tables, self._blocked(tables), stored)
         slot, known, end = self._server.slot(self._slot), stored.get(self._at), self._server.end()
         keyless = {table.oid for table in tables if table.unpublished_key}
@@ -146,7 +151,12 @@ class PostgresLog:
         upto = max(start, min(end, until, start + limits.max_bytes))
         if upto == start and known is not None:
             return []
-        bound = {"lsn": lsn_text(upto), "most": limits.max_records, "tables": json.dumps(read)}
+        bound = {
+            "lsn": lsn_text(upto),
+            "most": limits.max_records,
+            "tables": json.dumps(read),
+            "excluded": json.dumps(sorted(excluded)),
+        }
         return [Work(self._at, known, FlatMap(bound), -(-(upto - start) // WAL_OF_A_CHANGE))]
 
     def _snapshot_of(self, table: PublishedTable, stored: Stored, next_xid: int) -> Work:
@@ -168,10 +178,13 @@ class PostgresLog:
         return lsn_of(str(known["lsn"])) >= first.lsn and first.is_over(self._server)
 
     def read(self, work: Work) -> Iterator[Rows]:
+        if work.bound == FORGET:
+            self._gone.add(work.partition)
+            return iter(())
         return self._snapshot(work) if "oid" in work.partition else self._changes(work)
 
     def update_offsets(self, pending: Stored) -> Update | None:  # noqa: ARG002 - reading moves it also without changes
-        return None
+        return dict.fromkeys(self._gone)
 
     def acknowledge(self, committed: Stored) -> None:
         known = committed.get(self._at)
@@ -214,7 +227,7 @@ class PostgresLog:
         if table is None:
             return
         beyond = int(str(work.bound["beyond"]))
-        topic = self._topic(table.schema, table.table)
+        topic = self._topics.of(table.schema, table.table)
         with self._server.rows(table, topic, self._slot, beyond) as found:
             offset = table.offset(found.snapshot, topic)
             # No later than any change that comes behind: consumers order by it.
@@ -235,8 +248,9 @@ class PostgresLog:
         first, skipped = (lsn_of(str(start["lsn"])), int(str(start["seq"]))) if start else (slot.confirmed, 0)
         keys = {each.oid: each.key for each in self._tables()}
         tables = {int(oid): ReadTable(*each) for oid, each in json.loads(str(bound["tables"])).items()}
+        excluded = frozenset[int](json.loads(str(bound["excluded"])))
         self._topics_read.update(table.topic for table in tables.values())
-        decoder = Decoder(self._shape, self._server.types, self._topic, self._encode, keys, tables)
+        decoder = Decoder(self._shape, self._server.types, self._topics.of, self._encode, keys, tables, excluded)
         most = int(str(bound["most"]))
         messages = self._messages(first, upto, most)
         snapshots = {oid: table.seen_by for oid, table in tables.items()}
@@ -272,7 +286,7 @@ class PostgresLog:
         """The tables whose rows are to be read, and can be; each is noted when it is seen first."""
         if not self._snapshots:
             return []
-        new = [table for table in unread(tables, stored, self._topic) if table.partition not in blocked]
+        new = [table for table in unread(tables, stored, self._topics.of) if table.partition not in blocked]
         if any(table.partition not in self._first_seen for table in new):
             # After the tables were looked up: whatever had their names before has committed by now.
             now = _FirstSeen(self._server.seen_end(), self._server.next_xid())
@@ -284,7 +298,7 @@ class PostgresLog:
         """By partition what keeps tables from being read. Raises ConfigError where rows are not read at all: changes of
         such a table would go nowhere, and nothing would read them later.
         """
-        blockers = blocked_tables(tables, self._topic, self._server.user if self._snapshots else None)
+        blockers = blocked_tables(tables, self._topics.of, self._server.user if self._snapshots else None)
         if blockers and not self._snapshots:
             first = next(iter(blockers.values()))
             raise ConfigError(f"table {first.where}: {first.why}", hint=first.hint, code=TABLE_NOT_TAKEN)
@@ -299,18 +313,25 @@ class PostgresLog:
                 yield Blocker(table.name, why, "let it end (pg_stat_activity.backend_xid)")
 
     def _tables(self) -> list[PublishedTable]:
-        """Raises ConfigError if the publication lacks a table that the file names."""
-        tables = self._server.tables(self._publication)
+        """Those of the publication that the file does not exclude. Raises ConfigError if one is missing that it
+        names.
+        """
+        return self._looked_up()[0]
+
+    def _looked_up(self) -> tuple[list[PublishedTable], frozenset[int]]:
+        """As `_tables`, and the oids of those that the file excludes."""
+        published = self._server.tables(self._publication)
+        excluded = {
+            table.oid for table in published if any(fnmatchcase(table.name, pattern) for pattern in self._excluded)
+        }
+        tables = [table for table in published if table.oid not in excluded]
         if missing := sorted(self._named.difference(table.name for table in tables)):
             raise ConfigError(
                 f"publication {self._publication} lacks {', '.join(missing)}",
                 hint=f"ALTER PUBLICATION {self._publication} ADD TABLE …; or take them out of source.log.tables",
                 code=NO_PUBLICATION,
             )
-        return tables
-
-    def _topic(self, schema: str, table: str) -> str:
-        return topic_of(self._topics, schema, table)
+        return tables, frozenset(excluded)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -48,7 +48,8 @@ class Committed:
 @dataclass(slots=True)
 class Decoder:
     """Reads messages in the order of commits. `topic_of` names the topic of a schema's table, for relations that are
-    not among the `tables` that were read, by id; `keys` are those of the catalog, by relation id (see `key_of`).
+    not among the `tables` that were read, by id; `keys` are those of the catalog, by relation id (see `key_of`). Of
+    relations that are `excluded` changes have no records.
     """
 
     shape: Shape
@@ -57,6 +58,7 @@ class Decoder:
     encode: Encode = as_json
     keys: Mapping[int, Sequence[str]] = field(default_factory=dict[int, Sequence[str]])
     tables: Mapping[int, ReadTable] = field(default_factory=dict[int, ReadTable])
+    excluded: Collection[int] = frozenset()
     layouts: dict[int, Layout] = field(default_factory=dict[int, Layout])
     _xid: int = 0
     _commit_lsn: int = 0
@@ -83,6 +85,8 @@ class Decoder:
     def _change(self, lsn: int, kind: int, message: bytes) -> Change:
         self._seq += 1
         (oid,) = _oid(message, 1)
+        if oid in self.excluded:
+            return self._told(oid, ())
         layout = self.layouts[oid]
         try:
             origin = self._origin(lsn)
@@ -101,6 +105,9 @@ class Decoder:
         number, _options = struct.unpack_from(">iB", message, 1)
         for oid in struct.unpack_from(f">{number}I", message, 6):
             self._seq += 1
+            if oid in self.excluded:
+                yield self._told(oid, ())
+                continue
             layout = self.layouts[oid]
             try:
                 yield self._told(oid, self.encode(layout, self.shape.truncated(layout, self._origin(lsn))))

@@ -78,7 +78,7 @@ class PublishedTable:
             return Blocker(
                 self.name,
                 f"no topic can be called {topic!r}",
-                "leave it out of the publication, or change target.topics",
+                "name its topic in target.topic_by_table, or the table in source.log.exclude",
             )
         if self.unpublished_key:
             why = f"its key has {', '.join(self.unpublished_key)}, which the publication's list of columns lacks"
@@ -128,7 +128,9 @@ def blocked(tables: Iterable[PublishedTable], topic_of: TopicOf, user: str | Non
         blocker = table.blocker(topic, user)
         if blocker is None and (other := of_topic.setdefault(topic, table)) is not table:
             why = f"{topic} is the topic of {other.name}"
-            blocker = Blocker(table.name, why, "write {schema} and {table} apart in target.topics")
+            blocker = Blocker(
+                table.name, why, "write {schema} and {table} apart in target.topics, or set target.topic_by_table"
+            )
         if blocker is not None:
             blockers[table.partition] = blocker
     return blockers

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from calve.sink_core.config.source_systems import TableByQuery, topic_of
+from calve.sink_core.config.source_systems import TableByQuery, TopicNames
 from calve.sink_core.control.status import Blocker
 from calve.sink_core.error_codes.source import OTHER_WAY
 from calve.sink_core.errors import ConfigError
@@ -38,8 +38,8 @@ class Tables:
     Records have the row as JSON for a value, and its key's columns for a key.
     """
 
-    def __init__(self, *, url: str, topics: str, tables: Sequence[Mapping[str, Any]]) -> None:
-        """`topics` has `{schema}` and `{table}` in it, `tables` what the file says of each. Raises ConfigError for what
+    def __init__(self, *, url: str, topics: TopicNames, tables: Sequence[Mapping[str, Any]]) -> None:
+        """`tables` is what the file says of each. Raises ConfigError for what
         can't be; connects to nothing.
         """
         self._database, self._ways = Database(url), dict[FlatMap, Way]()
@@ -47,7 +47,7 @@ class Tables:
         for each in tables:
             asked = TableByQuery.model_validate(each)
             schema, _, name = asked.table.partition(".")
-            table = QueriedTable(self._database, asked, topic_of(topics, schema, name))
+            table = QueriedTable(self._database, asked, topics.of(schema, name))
             self._ways[table.partition] = WAYS[asked.by](table)
             self._topics.append(table.topic)
 

@@ -58,9 +58,9 @@ def test_avro_is_refused() -> None:
 
 
 def test_a_table_that_has_no_topic_of_its_own_is_refused() -> None:
-    with invalid("source.tables.1.table", "shop.public.o$", "target.topics"):
+    with invalid("source.tables.1.table", "shop.public.o$", "target.topic_by_table"):
         SourceConfig.model_validate(shop(T, {"table": "public.o$"}))
     others = {"table": "old.orders"}
-    with invalid("source.tables.1.table", "public.orders", "target.topics"):
+    with invalid("source.tables.1.table", "public.orders", "target.topic_by_table"):
         SourceConfig.model_validate(shop(T, others, topics="shop.{table}"))
     SourceConfig.model_validate(shop(T, others))
