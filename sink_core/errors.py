@@ -64,6 +64,8 @@ class CalveError(Exception):
 
     exit_code = EXIT_STOPPED
     kind: ErrorCode = general.STOPPED
+    waits_for_answer = False
+    """Whether Dagster starts no other run until somebody has answered: what is wrong is stored, and stays."""
 
     def __init__(self, message: str, *, hint: str = "", code: ErrorCode | None = None) -> None:
         self.message = without_secrets(message)
@@ -96,6 +98,8 @@ def _rebuild(cls: type[CalveError], state: dict[str, object]) -> CalveError:
 class TerminalError(CalveError):
     """Trying again will not help."""
 
+    waits_for_answer = True
+
 
 class RetriableError(CalveError):
     """The same call may go through later."""
@@ -112,8 +116,13 @@ class UnknownOutcome(CalveError):
 
 
 class ConfigError(TerminalError):
-    """A file, a flag or a setting is wrong."""
+    """A file, a flag or a setting is wrong.
 
+    At once trying again won't help. Whoever grants what is missing, makes the topic or corrects the setting has nothing
+    to resume: the next try goes through.
+    """
+
+    waits_for_answer = False
     exit_code = EXIT_BAD_INPUT
     kind = general.WRONG_INPUT
 

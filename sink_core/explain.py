@@ -50,6 +50,33 @@ AREAS = {
 CODES = {row.code: row for rows in (*AREAS.values(), FINDINGS.values()) for row in rows}
 """The findings' codes too."""
 
+_ANSWERS = (
+    (
+        "no connection, none in time, HTTP 5xx or 429, an election, too few brokers, a full disk, a lock, a read-only "
+        "database, an error that Calve does not know",
+        "passes by itself",
+        "3",
+        "after 30 s, doubled with each failure, half an hour at most",
+        "nobody: the first try after it has passed",
+    ),
+    (
+        "HTTP 401 or 403, an ACL, a topic or slot that is not there, a refused setting or value of a file",
+        "somebody has to grant, make or correct something",
+        "2",
+        "as above",
+        "whoever grants it, makes it or corrects it; nothing is to be resumed",
+    ),
+    (
+        "a stored state that contradicts the world (a finding), a bad record with `on_bad_record: stop`, a table that "
+        "can't be as it is, a state that the protocol excludes",
+        "terminal",
+        "1",
+        "none",
+        "`calve resume FILE`, for a finding `calve resolve FILE`, a run by hand that goes well, or a changed file",
+    ),
+)
+"""What is answered, the error's kind, the exit code, when Dagster tries again, and who ends it."""
+
 
 def look_up(word: str) -> ErrorCode:
     """The row of a code, such as `CLV-2103` or `2103`, or of a finding's name. Raises ConfigError for another word."""
@@ -77,7 +104,14 @@ Written from `sink_core/error_codes/` by `{_COMMAND}`; don't edit.
 A message ends with its code, and what to set or run next follows; `calve explain CLV-2103` prints a row of this page.
 Findings have codes as well: [findings.md](findings.md). [operations.md](operations.md#exit-codes) has the exit codes.
 Errors of Kafka begin with what Calve was doing, then librdkafka's name for the error.
-"""
+
+## Who answers an error
+
+What brokers, registries, catalogs, stores and databases answer decides it, by its kind and never by its sentence:
+
+| answer | error | exit code | Dagster's next run | who ends it |
+|---|---|---|---|---|
+{"".join(f"| {' | '.join(row)} |" + chr(10) for row in _ANSWERS)}"""
     ]
     for area, rows in AREAS.items():
         cells = (f"| {row.code} | {row.title} | {row.meaning} | {row.remedy} |" for row in rows)

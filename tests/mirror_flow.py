@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -179,7 +180,11 @@ def transact(bootstrap: str, topic: str, values: Iterable[bytes], partition: int
 
 
 def add_partitions(admin: AdminClient, topic: str, number: int) -> None:
+    """Give a topic more of them, and wait until brokers say so."""
     admin.create_partitions([NewPartitions(topic, number)])[topic].result(TIMEOUT_S)
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions) != number:
+        assert time.monotonic() < deadline, f"{topic} has no {number} partitions"
 
 
 def merged(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:

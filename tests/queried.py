@@ -17,6 +17,7 @@ import sqlalchemy as sa
 import yaml
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.config.source_systems import TopicNames
 from calve.sink_core.control.status import Blocker
 from calve.sink_core.source.base import BadRow, Limits, Record
 from calve.sink_core.source.flat_map import FlatMap
@@ -33,7 +34,7 @@ class Asking:
     """One source of tables, and the offsets that were stored for it. `bad` and `blockers` are those of all plans."""
 
     def __init__(self, url: str, *tables: dict[str, Any], topics: str = "{schema}.{table}", **options: Any) -> None:
-        given = {"url": url, "topics": topics, "tables": list(tables), **options}
+        given = {"url": url, "topics": TopicNames(topics), "tables": list(tables), **options}
         self.source = OpenedSource(SourceSpec(TABLES, given))
         self.stored = dict[FlatMap, FlatMap]()
         self.bad = list[BadRow]()

@@ -51,7 +51,13 @@ UNKNOWN_KAFKA_ERROR = ErrorCode(
     "CLV-2108",
     "A Kafka error without a known cause",
     "Not an error that Calve expects here.",
-    "Look at the brokers' logs.",
+    "Run again; look at the brokers' logs if it stays.",
+)
+NO_ROOM = ErrorCode(
+    "CLV-2135",
+    "The Kafka client lacks memory, files, threads or disk",
+    "This host refuses the client what it asks for.",
+    "Free it, or raise the limit (`ulimit -n`); run again.",
 )
 NO_ANSWER = ErrorCode(
     "CLV-2109",
@@ -152,9 +158,13 @@ CYCLE = ErrorCode(
 )
 TOO_FEW_BROKERS = ErrorCode(
     "CLV-2133",
-    "The target has fewer brokers than `target.replication_factor`",
-    "Remote topics could not be created.",
-    "Lower `target.replication_factor`, or leave it out for the target's own.",
+    "A topic can't have as many replicas as it is to have",
+    (
+        "The cluster has fewer brokers than `replication_factor`, or its own default, asks for; or one of them is "
+        "down, or restarts."
+    ),
+    "Wait until it is back: each later run tries. If there never were so many, lower `target.replication_factor`, or "
+    "leave it out for the cluster's own.",
 )
 REFUSED = ErrorCode(
     "CLV-2122",

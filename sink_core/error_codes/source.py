@@ -133,6 +133,12 @@ DATABASE_LACKS = ErrorCode(
     "A slot or publication is not there, or was not there when what is read now was written.",
     "Make what the message names; `calve check` says which of them is missing.",
 )
+DATABASE_NOT_NOW = ErrorCode(
+    "CLV-7132",
+    "A database can't do now what it is asked",
+    "It is read-only for the moment, as while a standby takes over, or met an error of its own.",
+    "Run again; see the server's log if it stays.",
+)
 SLOT_IN_USE = ErrorCode(
     "CLV-7122",
     "A replication slot is in use, or waits",

@@ -20,12 +20,14 @@ from calve.sink_core.error_codes.kafka import (
     KAFKA_SETTING,
     LOG_IN,
     NO_BROKER,
+    NO_ROOM,
     NO_SUCH_TOPIC,
     NOT_GRANTED,
+    TOO_FEW_BROKERS,
     TOO_LARGE,
     UNKNOWN_KAFKA_ERROR,
 )
-from calve.sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, TerminalError, Unreachable
+from calve.sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, Unreachable
 from calve.sink_core.kafka.compat import TIMED_OUT
 
 GRACE_S = 2.0
@@ -128,33 +130,45 @@ _MEANINGS = (
         ),
     ),
     _Meaning(
+        RetriableError,
+        TOO_FEW_BROKERS,
+        "wait until the brokers that are away are back; if there never were so many, set `replication_factor`",
+        _codes("INVALID_REPLICATION_FACTOR"),
+    ),
+    _Meaning(
+        RetriableError,
+        NO_ROOM,
+        "free memory, open files, threads or disk of this host",
+        _codes("_CRIT_SYS_RESOURCE _FS"),
+    ),
+    _Meaning(
         ConfigError,
         KAFKA_SETTING,
         "correct the setting the message names, under `kafka` in connections.yaml or on the broker",
         _codes(
-            "_INVALID_ARG _NOT_CONFIGURED _UNSUPPORTED_FEATURE _NOT_IMPLEMENTED _CRIT_SYS_RESOURCE _FS "
+            "_INVALID_ARG _NOT_CONFIGURED _UNSUPPORTED_FEATURE _NOT_IMPLEMENTED "
             "INVALID_CONFIG UNSUPPORTED_VERSION UNSUPPORTED_FOR_MESSAGE_FORMAT UNSUPPORTED_COMPRESSION_TYPE "
-            "INVALID_GROUP_ID INVALID_TRANSACTION_TIMEOUT INVALID_REPLICATION_FACTOR INVALID_PARTITIONS "
+            "INVALID_GROUP_ID INVALID_TRANSACTION_TIMEOUT INVALID_PARTITIONS "
             "POLICY_VIOLATION MSG_SIZE_TOO_LARGE RECORD_LIST_TOO_LARGE OFFSET_METADATA_TOO_LARGE "
             "INVALID_COMMIT_OFFSET_SIZE _UNKNOWN_PROTOCOL"
         ),
     ),
 )
-_UNEXPECTED = "not an error Calve expects here: see the brokers' logs"
+_UNEXPECTED = "not an error Calve expects here: run again, and see the brokers' logs if it stays"
 
 
 def classify(error: KafkaException | KafkaError, doing: str) -> CalveError:
     """The Calve error for `error`, met while `doing` something ("reading the end offsets of flights")."""
     cause = _kafka_error(error)
     if cause is None:
-        return TerminalError(f"{doing}: {error}", hint=_UNEXPECTED, code=UNKNOWN_KAFKA_ERROR)
+        return RetriableError(f"{doing}: {error}", hint=_UNEXPECTED, code=UNKNOWN_KAFKA_ERROR)
     message = f"{doing}: {cause.name()}: {cause.str()}"
     for meaning in _MEANINGS:
         if cause.code() in meaning.codes:
             return meaning.error(message, hint=meaning.hint, code=meaning.kind)
     if cause.retriable():
         return RetriableError(message, hint="run again")
-    return TerminalError(message, hint=_UNEXPECTED, code=UNKNOWN_KAFKA_ERROR)
+    return RetriableError(message, hint=_UNEXPECTED, code=UNKNOWN_KAFKA_ERROR)
 
 
 @contextmanager

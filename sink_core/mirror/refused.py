@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError
 
 from calve.sink_core.control.slots.slot import Overtaken, Refused, Slot
 from calve.sink_core.error_codes.kafka import REFUSED
-from calve.sink_core.errors import CalveError, ConfigError, TerminalError
+from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.reader import RangeReader
 from calve.sink_core.mirror.part import OnRefused, Part
@@ -45,10 +45,10 @@ class Refusal:
 
     at: TopicPartition
     offset: int
-    error: TerminalError
+    error: CalveError
 
     @classmethod
-    def of_topic(cls, topic: str, error: TerminalError) -> Refusal:
+    def of_topic(cls, topic: str, error: CalveError) -> Refusal:
         return cls(TopicPartition(topic, -1), -1, copy(error))
 
 

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.config.mirror import MirrorTarget
 from calve.sink_core.config.references import resolve
-from calve.sink_core.errors import TerminalError
+from calve.sink_core.errors import CalveError
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import (
     AlterConfigOpType,
@@ -86,7 +86,7 @@ def differences(source: TopicConfig, remote: TopicConfig, target: MirrorTarget) 
     return lacking
 
 
-def alter(admin: AdminClient, changes: Mapping[str, Mapping[str, str]]) -> dict[str, TerminalError]:
+def alter(admin: AdminClient, changes: Mapping[str, Mapping[str, str]]) -> dict[str, CalveError]:
     """Set values of topics, each topic's together; the errors, by topic, of those whose values the brokers refuse."""
     resources = [
         ConfigResource(

@@ -17,7 +17,7 @@ from calve.sink_core.control import checks
 from calve.sink_core.control.blockers import open_transactions
 from calve.sink_core.control.status import Blocker
 from calve.sink_core.error_codes.kafka import NEVER_COPIED, NO_SUCH_TOPIC
-from calve.sink_core.errors import ConfigError, TerminalError
+from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
 from calve.sink_core.findings import REMOTE_TOPIC_RECREATED
@@ -198,7 +198,7 @@ def ensure_one(plane: MirrorPlane, topic: str) -> dict[str, str]:
 
 def _ensured(plane: MirrorPlane, partitions: Mapping[str, int], found: Mapping[str, str | None]) -> Ensured:
     remotes = {topic: plane.pipeline.remote_of(topic) for topic in partitions}
-    refused = dict[str, TerminalError]()
+    refused = dict[str, CalveError]()
     missing = {topic: remote for topic, remote in remotes.items() if found[remote] is None}
     if missing:
         configs, target = topic_configs(plane.source_admin, missing), plane.pipeline.config.target
@@ -226,7 +226,7 @@ def sync_configs(plane: MirrorPlane, seen: Seen) -> tuple[Refusal, ...]:
     return tuple(Refusal.of_topic(topic, refused[r]) for topic, r in remotes.items() if r in refused)
 
 
-def _grown(plane: MirrorPlane, partitions: Mapping[str, int], refused: dict[str, TerminalError]) -> dict[str, Topic]:
+def _grown(plane: MirrorPlane, partitions: Mapping[str, int], refused: dict[str, CalveError]) -> dict[str, Topic]:
     """The remote topics, each with at least so many partitions: where they are lacking they are added. One that can't
     be given them goes to `refused`.
     """

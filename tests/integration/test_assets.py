@@ -328,7 +328,7 @@ def test_what_is_wrong_with_sparks_settings_is_told_as_other_errors_are(flow: Fl
     flow.produce(range(5))
     done = run(flow, instance)
     assert not done.result.success
-    assert (done.tags["calve/error"], done.tags["calve/terminal"]) == ("ConfigError", "true")
+    assert (done.tags["calve/error"], done.tags["calve/terminal"]) == ("ConfigError", "false")
     assert "CALVE_TEST_MISSING" in done.tags["calve/why"]
     says(done.failure.error.message, UNSET_VARIABLE, "CALVE_TEST_MISSING")
 

@@ -25,13 +25,12 @@ from calve.sink_core.control.events import Paused, PipelineBound, Resumed
 from calve.sink_core.control.group import SourceGroup
 from calve.sink_core.control.log import ControlLog
 from calve.sink_core.control.publisher import Publisher
-from calve.sink_core.error_codes.kafka import NEWER_VERSION
 from calve.sink_core.errors import EXIT_STOPPED
 from calve.sink_core.kafka import clients
 from calve.sink_core.offsets import Position, Positions, TopicPartition, offsets_to_dense
 from calve.sink_core.tables.log.fold import SINK
 from tests import support, toy_kind
-from tests.codes import raises, says
+from tests.codes import finding, raises, says
 from tests.support import TopicFactory
 from tests.toy_kind import OTHER_FILE, TOY, Copied, Copy, CopyStarted, ToyPipeline, ToyPlane, ToyState
 from tests.unit.tables.log.build import written
@@ -155,7 +154,7 @@ def test_it_is_trimmed(broker: Broker, opened: Callable[[], Log], kafka_topic: T
 def test_an_event_of_another_kind_stops_it(broker: Broker, opened: Callable[[], Log]) -> None:
     log = opened()
     support.produce(broker.bootstrap, log.topic, [SINK.encode(written("b1"))])
-    with raises(NEWER_VERSION, "DATA_WRITTEN", 8):
+    with raises(finding("other-kind"), "sink", "toy"):
         log.refresh_to_end()
 
 

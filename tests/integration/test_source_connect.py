@@ -83,7 +83,7 @@ class Both:
         return {"partition": {"filename": str(self.read)}, "offset": {"position": position}}
 
     def patch(self, lines: int) -> None:
-        self.worker.ask("PATCH", f"/connectors/{self.connector}/offsets", {"offsets": [self.at(lines)]})
+        self.worker.patch(self.connector, [self.at(lines)])
 
 
 @pytest.fixture

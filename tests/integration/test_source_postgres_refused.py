@@ -13,6 +13,7 @@ import yaml
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.error_codes.source import (
+    DATABASE_NOT_NOW,
     DATABASE_REFUSED,
     DATABASE_RIGHTS,
     NO_DATABASE,
@@ -139,6 +140,14 @@ def test_a_server_that_writes_no_rows_to_its_log_says_what_to_set(broker: Broker
         said = calve("check", Logged.create(server, broker.bootstrap, tmp_path, ITEMS).file)
     assert said.returncode == EXIT_STOPPED
     says(said.stdout, DATABASE_REFUSED, "wal_level", "replica", "wal_level = logical")
+
+
+def test_what_a_server_can_not_do_for_the_moment_is_tried_again(made: Make) -> None:
+    logged = made()
+    with raises(DATABASE_NOT_NOW), connecting.reported(logged.server.url), logged.session() as cursor:
+        # As a standby answers that has not taken over yet.
+        cursor.execute("SET default_transaction_read_only TO on")
+        cursor.execute("CREATE TABLE new (id int)")
 
 
 def test_a_slot_of_another_plugin_is_not_touched(made: Make) -> None:

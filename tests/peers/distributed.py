@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -142,6 +142,20 @@ class Worker:
     def positions(self, name: str) -> list[dict[str, Any]]:
         """`GET /connectors/NAME/offsets`."""
         return self.ask("GET", f"/connectors/{name}/offsets")["offsets"]
+
+    def patch(self, name: str, offsets: Sequence[Mapping[str, Any]]) -> None:
+        """`PATCH /connectors/NAME/offsets`, until it is done: a busy worker gives up after 5 s."""
+
+        def patched() -> bool:
+            try:
+                self.ask("PATCH", f"/connectors/{name}/offsets", {"offsets": offsets})
+            except Refused as refused:
+                if "500" not in str(refused).split():
+                    raise
+                return False
+            return True
+
+        self.until(patched)
 
     def until(self, done: Any, within_s: float = 90.0) -> None:
         """Wait for `done` while the worker runs."""

@@ -24,7 +24,7 @@ from calve.orchestration.dagster.common.names import (
 )
 from calve.orchestration.dagster.common.trigger import LastRuns
 from calve.sink_core.config.effective import Pipeline
-from calve.sink_core.errors import CalveError, FindingError, TerminalError
+from calve.sink_core.errors import CalveError, FindingError
 
 if TYPE_CHECKING:
     from calve.sink_core.control.events import Paused
@@ -137,7 +137,7 @@ def error_tags(error: CalveError) -> dict[str, str]:
     kind = error.finding if isinstance(error, FindingError) else type(error).__name__
     return {
         ERROR_TAG: kind,
-        TERMINAL_TAG: str(isinstance(error, TerminalError)).lower(),
+        TERMINAL_TAG: str(error.waits_for_answer).lower(),
         WHY_TAG: short(error.message),
         REMEDY_TAG: short(error.hint),
     }

@@ -39,7 +39,7 @@ from calve.sink_core.error_codes.catalogs import (
     STORAGE_FULL,
 )
 from calve.sink_core.error_codes.tables import DROPPED_MEANWHILE
-from calve.sink_core.errors import CalveError, ConfigError, TableUnusable, Unreachable
+from calve.sink_core.errors import CalveError, ConfigError, RetriableError, TableUnusable, Unreachable
 
 _SQLITE = "sqlite"
 _VENDS_CREDENTIALS = "rest"
@@ -118,9 +118,9 @@ def without_tags(table: str, tag: str) -> CalveError:
     return TableUnusable(message, hint=_NO_TAGS_HINT, code=NO_TAGS)
 
 
-def dropped_meanwhile(tables: str) -> TableUnusable:
+def dropped_meanwhile(tables: str) -> RetriableError:
     """The error for tables that somebody has dropped since the run has seen them."""
-    return TableUnusable(f"{tables}: dropped while this run was at work", hint="run again", code=DROPPED_MEANWHILE)
+    return RetriableError(f"{tables}: dropped while this run was at work", hint="run again", code=DROPPED_MEANWHILE)
 
 
 def has_one_writer(settings: CatalogSettings) -> bool:

@@ -12,6 +12,7 @@ from calve.sink_core.config.references import redact_text, without_user_info
 from calve.sink_core.config.urls import encoded
 from calve.sink_core.error_codes.source import (
     DATABASE_LACKS,
+    DATABASE_NOT_NOW,
     DATABASE_REFUSED,
     DATABASE_RIGHTS,
     NO_DATABASE,
@@ -81,6 +82,8 @@ def reported(url: str) -> Generator[None]:
             raise RetriableError(where, hint=hint, code=SLOT_IN_USE) from None
         if isinstance(error, driver.OperationalError | driver.InterfaceError):
             raise Unreachable(where, hint="is it up, and are address and user right?", code=NO_DATABASE) from None
+        if isinstance(error, driver.InternalError):
+            raise RetriableError(where, hint="see the server's log if it stays", code=DATABASE_NOT_NOW) from None
         if isinstance(error, errors.InsufficientPrivilege):
             hint = "GRANT SELECT ON the table TO the user; for a log also ALTER ROLE the user REPLICATION"
             raise ConfigError(where, hint=hint, code=DATABASE_RIGHTS) from None

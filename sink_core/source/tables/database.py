@@ -15,6 +15,7 @@ from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
     InterfaceError,
+    InternalError,
     NoSuchModuleError,
     NoSuchTableError,
     OperationalError,
@@ -26,13 +27,14 @@ from calve.sink_core.config.error_text import describe
 from calve.sink_core.config.references import without_user_info
 from calve.sink_core.config.urls import encoded
 from calve.sink_core.error_codes.source import (
+    DATABASE_NOT_NOW,
     DATABASE_REFUSED,
     DATABASE_RIGHTS,
     NO_DATABASE,
     NO_DRIVER,
     NO_TABLE_TO_ASK,
 )
-from calve.sink_core.errors import ConfigError, Unreachable
+from calve.sink_core.errors import ConfigError, RetriableError, Unreachable
 from calve.sink_core.source.postgres.values import SESSION, TYPES, Types
 
 AT_ONCE = 1_000
@@ -133,6 +135,8 @@ class Database:
             if gone or isinstance(error, OperationalError | InterfaceError):
                 hint = "is it up, and are address, user and password right?"
                 raise Unreachable(where, hint=hint, code=NO_DATABASE) from None
+            if isinstance(error, InternalError):
+                raise RetriableError(where, hint="see the server's log if it stays", code=DATABASE_NOT_NOW) from None
             if isinstance(error, DBAPIError) and getattr(error.orig, "pgcode", None) == _NOT_GRANTED:
                 hint = "GRANT SELECT on what the message names; where it is row-level security, ALTER ROLE … BYPASSRLS"
                 raise ConfigError(where, hint=hint, code=DATABASE_RIGHTS) from None

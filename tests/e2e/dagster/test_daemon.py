@@ -39,7 +39,7 @@ if multiprocessing.parent_process() is not None:
 
 
 class Deployment:
-    """A healthy pipeline whose runs are killed, one that never reaches its catalog, one that is configured wrongly."""
+    """A healthy pipeline whose runs are killed, one that never reaches its catalog, one that stops on a bad record."""
 
     def __init__(self, directory: Path, broker: Broker, warm_spark: WarmSpark) -> None:
         def flow(namespace: str, **options: object) -> Flow:
@@ -50,8 +50,9 @@ class Deployment:
         self.directory = directory / "dagster"
         self.healthy = flow("healthy", extra={"trigger": {"every": "1s"}})
         self.unreachable = flow("unreachable", lake_properties={"uri": "postgresql+psycopg2://calve@127.0.0.1:1/lake"})
-        self.wrong = flow("wrong", extra={"source": {"start": {"group": "nobody"}}})
-        self.flows = (self.healthy, self.unreachable, self.wrong)
+        self.stopped = flow("stopped", extra={"on_bad_record": "stop"})
+        self.flows = (self.healthy, self.unreachable, self.stopped)
+        support.produce(broker.bootstrap, self.stopped.topic, [b"no JSON"])
         for each in self.flows:
             each.produce(range(BATCH))
         self.expected = BATCH
@@ -127,11 +128,11 @@ def test_a_pipeline_that_always_fails_backs_off_and_says_why(deployment: Deploym
 
 
 def test_a_terminal_error_stops_until_it_is_answered(deployment: Deployment, dagster: Stack) -> None:
-    flow = deployment.wrong
+    flow = deployment.stopped
     until(lambda: dagster.runs(flow.name, statuses=[FAILURE]), timeout_s=120, why=dagster.logs)
     resume = f"calve resume {flow.pipeline.path}"
     until(lambda: resume in dagster.last_skip(f"{flow.name}_lag"), timeout_s=120, why=dagster.logs)
     assert len(dagster.runs(flow.name)) == 1
-    assert "nobody" in dagster.last_skip(f"{flow.name}_lag").split(), "the group without offsets"
+    assert "on_bad_record" in dagster.last_skip(f"{flow.name}_lag"), "the setting of its hint"
     subprocess.run([BIN / "calve", "resume", flow.pipeline.path], check=True, capture_output=True)
     until(lambda: len(dagster.runs(flow.name)) == 2, timeout_s=60, why=dagster.logs)

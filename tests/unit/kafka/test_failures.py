@@ -12,11 +12,13 @@ from calve.sink_core.error_codes.kafka import (
     KAFKA_SETTING,
     LOG_IN,
     NO_BROKER,
+    NO_ROOM,
     NO_SUCH_TOPIC,
     NOT_GRANTED,
+    TOO_FEW_BROKERS,
     UNKNOWN_KAFKA_ERROR,
 )
-from calve.sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, TerminalError, Unreachable
+from calve.sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, Unreachable
 from calve.sink_core.kafka.failures import classify, reported
 from tests.codes import raises
 
@@ -54,7 +56,10 @@ def test_every_code_says_what_was_done_which_error_came_and_what_to_do(code: int
         (KafkaError._FENCED, Fenced, FENCED, []),
         (KafkaError.INVALID_PRODUCER_EPOCH, Fenced, FENCED, []),
         (KafkaError.CONCURRENT_TRANSACTIONS, RetriableError, RETRIABLE, []),
-        (KafkaError._STATE, TerminalError, UNKNOWN_KAFKA_ERROR, []),
+        (KafkaError.INVALID_REPLICATION_FACTOR, RetriableError, TOO_FEW_BROKERS, ["replication_factor"]),
+        (KafkaError._CRIT_SYS_RESOURCE, RetriableError, NO_ROOM, []),
+        (KafkaError.UNKNOWN, RetriableError, UNKNOWN_KAFKA_ERROR, []),
+        (KafkaError._STATE, RetriableError, UNKNOWN_KAFKA_ERROR, []),
     ],
 )
 def test_the_kind_decides_about_retrying_and_the_hint_names_the_setting(
@@ -85,5 +90,10 @@ def test_other_errors_pass_through_a_block() -> None:
         raise KeyError("mine")
 
 
-def test_an_exception_without_a_kafka_error_is_terminal() -> None:
-    assert type(classify(KafkaException("odd"), "reading")) is TerminalError
+@pytest.mark.parametrize("code", CODES)
+def test_no_answer_of_a_cluster_waits_for_somebody_to_resume(code: int) -> None:
+    assert not classify(KafkaError(code), "reading").waits_for_answer
+
+
+def test_an_exception_without_a_kafka_error_may_pass() -> None:
+    assert type(classify(KafkaException("odd"), "reading")) is RetriableError

@@ -24,7 +24,6 @@ from calve.sink_core.errors import (
     ConfigError,
     FindingError,
     RetriableError,
-    TerminalError,
     Unreachable,
 )
 from calve.sink_core.iceberg.catalog.opening import open_catalog
@@ -183,7 +182,7 @@ def test_tags_of_failures_are_short_single_lines(error: CalveError) -> None:
     assert all(len(value) < MOST_CHARACTERS for value in tags.values())
     assert all(len(value.splitlines()) <= 1 for value in tags.values())
     assert len(json.dumps(tags)) < 12_000
-    assert tags["calve/terminal"] == str(isinstance(error, TerminalError)).lower()
+    assert tags["calve/terminal"] == str(not isinstance(error, Unreachable | ConfigError)).lower()
     assert bool(tags["calve/remedy"]) is bool(error.hint.split())
 
 
