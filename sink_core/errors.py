@@ -66,6 +66,8 @@ class CalveError(Exception):
     kind: ErrorCode = general.STOPPED
     waits_for_answer = False
     """Whether Dagster starts no other run until somebody has answered: what is wrong is stored, and stays."""
+    alone: tuple[str, ...] = ()
+    """The tables that failed, where all else went on and was done; () where a whole run failed."""
 
     def __init__(self, message: str, *, hint: str = "", code: ErrorCode | None = None) -> None:
         self.message = without_secrets(message)

@@ -121,7 +121,9 @@ class Flow:
     def run(self, engine: Engine | None = None, bounds: Bounds | None = None) -> RunReport:
         """Plan, write, publish and commit until caught up; in this process unless an engine is given."""
         with self.session(engine) as session:
-            return run_pipeline(session, bounds=bounds)
+            report = run_pipeline(session, bounds=bounds)
+        report.raise_failures()
+        return report
 
     def loaded(self) -> dict[str, LoadedTable]:
         """The pipeline's tables, created where they are missing, as a batch has them."""

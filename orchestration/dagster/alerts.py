@@ -12,6 +12,7 @@ from dagster import DagsterInstance
 
 from calve.orchestration.compat import DagsterRunReaction
 from calve.orchestration.dagster.common.names import (
+    ALONE_TAG,
     ERROR_TAG,
     PIPELINE_TAG,
     REMEDY_TAG,
@@ -35,7 +36,8 @@ class Alert:
     """What failed. `error` is its kind, or the finding's name; `at` the end of the run, ISO 8601 in UTC.
 
     `remedy` is the command or setting to go on with, "" if none is known. `folded` are the earlier failed runs of the
-    pipeline's stage with the same error since its last success.
+    pipeline's stage with the same error since its last success. `alone` names the tables that failed where all else was
+    done, "" where the whole run failed.
     """
 
     pipeline: str
@@ -47,6 +49,7 @@ class Alert:
     job_name: str
     at: str
     folded: int
+    alone: str = ""
 
 
 class NotPosted(dg.DagsterError):
@@ -99,21 +102,22 @@ def alert_of(instance: DagsterInstance, record: dg.RunRecord) -> Alert | None:
     run = record.dagster_run
     if PIPELINE_TAG not in run.tags:
         return None
-    error, terminal = _kind(run), run.tags.get(TERMINAL_TAG) == "true"
-    folded = folded_if_due(error, terminal=terminal, earlier=_earlier(instance, run))
+    terminal = run.tags.get(TERMINAL_TAG) == "true"
+    folded = folded_if_due(_kind(run), terminal=terminal, earlier=_earlier(instance, run))
     if folded is None:
         return None
     ended_s = record.end_time or record.update_timestamp.timestamp()
     return Alert(
         pipeline=run.tags[PIPELINE_TAG],
         stage=run.tags.get(STAGE_TAG, ""),
-        error=error,
+        error=run.tags.get(ERROR_TAG, UNEXPLAINED),
         message=run.tags.get(WHY_TAG, "the run ended without saying why; its log may"),
         remedy=run.tags.get(REMEDY_TAG, ""),
         run_id=run.run_id,
         job_name=run.job_name,
         at=datetime.fromtimestamp(ended_s, UTC).isoformat(timespec="seconds"),
         folded=folded,
+        alone=run.tags.get(ALONE_TAG, ""),
     )
 
 
@@ -125,4 +129,5 @@ def _earlier(instance: DagsterInstance, run: dg.DagsterRun) -> list[str | None]:
 
 
 def _kind(run: dg.DagsterRun) -> str:
-    return run.tags.get(ERROR_TAG, UNEXPLAINED)
+    """What makes failures the same: the kind of error, and the tables that it stopped alone."""
+    return "\n".join((run.tags.get(ERROR_TAG, UNEXPLAINED), run.tags.get(ALONE_TAG, "")))

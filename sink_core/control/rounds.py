@@ -121,7 +121,7 @@ def rounds(
         if done >= bounds.max_batches or deadline.passed:
             report.stopped_early, report.blockers = True, mover.blockers
             reached = f"bound reached: {done} batches of run.max_batches {bounds.max_batches}, or run.max_duration"
-            report.ended = f"{reached}{_blocked('; blocked: ', report.blockers)}"
+            report.ended = f"{reached}{blocked('; blocked: ', report.blockers)}"
             return
         batch = mover.next_batch()
         if batch is not None:
@@ -145,12 +145,12 @@ def rounds(
 def _caught_up(lag: int, blockers: Sequence[Blocker]) -> str:
     """Why a run ended that has what was pending at its start."""
     if blockers:
-        return _blocked("caught up but for what is blocked: ", blockers)
+        return blocked("caught up but for what is blocked: ", blockers)
     return f"caught up with its start: {lag:,} records wait" if lag else "caught up"
 
 
-def _blocked(before: str, blockers: Sequence[Blocker]) -> str:
-    """The first of them behind `before`; "" without any."""
+def blocked(before: str, blockers: Sequence[Blocker]) -> str:
+    """The first of `blockers` behind `before`; "" without any."""
     if not blockers:
         return ""
     others = f"; {len(blockers) - 1:,} more in calve status" if len(blockers) > 1 else ""

@@ -5,18 +5,22 @@ Knows neither a terminal nor Dagster: both give it a callback for progress and g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from calve.sink_core.control.decision import Verdict
-from calve.sink_core.control.rounds import Bounds, OnProgress, Progress, rounds
+from calve.sink_core.control.rounds import Bounds, OnProgress, Progress, blocked, rounds
 from calve.sink_core.control.status import Blocker
+from calve.sink_core.errors import CalveError, FindingError
 from calve.sink_core.sink.batches import BatchReport, Ingest
-from calve.sink_core.sink.loop.coordinator import CommitReport
+from calve.sink_core.sink.loop.coordinator import CommitReport, raise_first
 from calve.sink_core.sink.loop.job import commit_published
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs, RangeReport
 from calve.sink_core.timing import Deadline
+
+_AGAIN_AFTER_S = 60.0
+"""A table that could not be committed to is tried again by a run that goes on for longer than this."""
 
 
 @dataclass(slots=True)
@@ -32,6 +36,14 @@ class RunReport:
     ended: str = ""
     stopped_early: bool = False
     blockers: Sequence[Blocker] = ()
+    failed: Mapping[str, CalveError] = field(default_factory=dict[str, CalveError])
+    """Tables that stay behind, each with its reason; all others have what was published."""
+
+    def raise_failures(self) -> None:
+        """Raise what failed of the first table that stays behind, which stands `alone`."""
+        for error in self.failed.values():
+            error.alone = tuple(self.failed)
+        raise_first(self.failed)
 
 
 OnBatch = Callable[[BatchReport], None]
@@ -47,7 +59,7 @@ def run_pipeline(
     on_commit: OnCommit | None = None,
     committing: bool = True,
 ) -> RunReport:
-    """Go through `run_steps`; `on_batch` and `on_commit` are told of each."""
+    """Go through `run_steps`; `on_batch` and `on_commit` are told of each. Its failures the caller raises."""
     report = RunReport()
     steps = run_steps(session, report, bounds=bounds, on_progress=on_progress, committing=committing)
     for step in steps:
@@ -69,11 +81,17 @@ def run_steps(
 ) -> Iterator[BatchReport | CommitReport]:
     """Run one pipeline until it has what waited at its start or is paused, within `bounds` (default: the file's).
 
-    Gives each batch once it is published (or is stale), and each commit that did something, before the failure of one
-    of its tables is raised; `report` has all of it and says at the end why it ended. A stale batch ends the run without
+    Gives each batch once it is published (or is stale), and each commit that did something, before the failure that
+    stops the run is raised; `report` has all of it and says at the end why it ended. A stale batch ends the run without
     an error: another run is at work, and has published or will publish those records. A batch that orphan removal gave
     up nobody else will publish: its records are planned again. Raises FindingError if the pipeline must stop; what was
     committed until then stays. Unless `committing`, what is published waits for a commit by somebody else.
+
+    A table that can't be committed to stops nobody else: it keeps its stored offset and catches up once it can, and
+    `report.failed` has why. What stops the run is what a batch needs: a finding on a table, by which the next batch
+    stops too; the ledger, without which nobody can account for it; and, as it is planned, a table whose rows the
+    batch's changes are held against (`Ingest`). So a run publishes beside a commit that failed exactly what it
+    publishes where commits are left to a schedule.
     """
     bounds = bounds or Bounds.of(session.pipeline)
     progress = on_progress or (lambda _progress: None)
@@ -101,23 +119,32 @@ def run_steps(
         ingest.keep_alive()
     if any(batch.published for batch in report.batches) or not ingest.paused:
         # A pause lets a run commit what it has published itself.
-        yield from commits.commit(everything=False)
+        yield from commits.commit(everything=False, again=bool(report.batches))
     if not ingest.paused:
-        for job in _history(session, progress):
+        for job in _history(session, report, progress):
             report.history.append(job)
             yield from commits.commit(everything=False)
+    behind = [
+        Blocker.of(table, error, session.log.state.behind_since_ms(table)) for table, error in report.failed.items()
+    ]
+    report.ended += blocked("; not committed: ", behind)
+    report.blockers = [*report.blockers, *behind]
     progress(Progress("end", report.ended))
 
 
-def _history(session: Session, progress: OnProgress) -> Iterator[RangeReport]:
+def _history(session: Session, report: RunReport, progress: OnProgress) -> Iterator[RangeReport]:
     """The range jobs for tables that were added with `history: replay`, until nothing is left or another run does it.
 
     After the new records: these are waited for, and from the first batch that feeds the table the rest only grows by
-    what processes with the old file still publish.
+    what processes with the old file still publish. A table that can't be committed to has to wait for its history.
     """
     jobs = RangeJobs(session, on_progress=progress, committing=False)
     for table in session.pipeline.tables:
-        if table.history == "replay" and session.log.state.unfed_batches(table.name) > 0:
+        if (
+            table.name not in report.failed
+            and table.history == "replay"
+            and session.log.state.unfed_batches(table.name) > 0
+        ):
             yield from (report for report in jobs.history_to_end(table.name) if report.batch_id)
 
 
@@ -132,20 +159,29 @@ class _Commits:
         every = session.pipeline.config.commit.every
         self._every_s = 0.0 if every == "batch" else float(every)
         self._due = Deadline.after(self._every_s)
+        self._again = Deadline.after(0.0)
 
     def after_batch(self) -> Iterator[CommitReport]:
         if self._due.passed:
-            yield from self.commit(everything=False)
+            yield from self.commit(everything=False, again=self._again.passed)
 
-    def commit(self, *, everything: bool) -> Iterator[CommitReport]:
-        """`everything` looks at tables without news too, so that findings on them show."""
+    def commit(self, *, everything: bool, again: bool = False) -> Iterator[CommitReport]:
+        """`everything` looks at tables without news too, so that findings on them show. `again` tries those that failed
+        before: after each batch their tries would hold up all others.
+        """
         if not self._wanted:
             return
-        tables = self._session.pipeline.table_names if everything else ()
+        failed = self._report.failed
+        tables = self._session.pipeline.table_names if everything else tuple(failed) if again else ()
         after_publish = bool(self._report.batches or self._report.history)
-        report = commit_published(self._session, tables, self._progress, after_publish=after_publish)
+        behind = {} if again else failed
+        report = commit_published(self._session, tables, self._progress, after_publish=after_publish, behind=behind)
+        if report.failed.keys() - behind.keys():
+            self._again = Deadline.after(_AGAIN_AFTER_S)
+        self._report.failed = report.failed
         self._due = Deadline.after(self._every_s)
         if report.commits or report.failed:
             self._report.commits.append(report)
             yield report
-        report.raise_failures()
+        ledger = self._session.pipeline.ledger_table
+        raise_first({t: e for t, e in report.failed.items() if isinstance(e, FindingError) or t == ledger})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -175,10 +175,18 @@ def status(session: Session) -> StatusReport:
         control_topic=control_topic_of(session.log.topic, state, now_ms) if ran else None,
         publish_pending=pending,
         findings=tuple(str(f.error(str(session.pipeline.path))) for f in findings if f is not None),
-        blockers=open_transactions(session.admin, session.pipeline.kafka.properties, ends),
+        blockers=(*open_transactions(session.admin, session.pipeline.kafka.properties, ends), *behind(session)),
         misfits=misfits(session, datetime.fromtimestamp(now_ms / 1000, UTC)) if ran else (),
         left_out=session.left_out(),
     )
+
+
+def behind(session: Session) -> Iterator[Blocker]:
+    """The tables that the last coordinator could not commit to, and that still lack something."""
+    state = session.log.state
+    for table, why in state.reasons.items():
+        if (since_ms := state.behind_since_ms(table)) is not None:
+            yield Blocker(table, why, f"calve commit {session.pipeline.path} tries it again and says more", since_ms)
 
 
 def _positions(session: Session, wanted: list[TopicPartition]) -> tuple[Positions, bool]:

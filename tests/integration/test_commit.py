@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import FindingError, UnknownOutcome
 from calve.sink_core.sink.loop.coordinator import CommitReport
-from calve.sink_core.tables.log.events import CommitComplete, CommitToTable
+from calve.sink_core.tables.log.events import CommitToTable
 from tests.codes import finding, raises
 from tests.pipelines import Flow, reached, tagged
 from tests.support import TopicFactory
@@ -182,26 +182,6 @@ def test_what_a_dead_coordinator_left_unsaid_is_told_by_the_next(flow: Flow) -> 
     [(snapshot, own)] = flow.own_snapshots(ledger)
     told = {event.table: event for event in flow.events(CommitToTable)}
     assert (told[ledger].snapshot_id, told[ledger].stored_offset) == (snapshot, own.stored_offset)
-
-
-def test_one_table_s_failure_does_not_stop_the_others_and_is_made_up_for(flow: Flow) -> None:
-    flow = flow.but(tables=("db.good", "db.bad"))
-    flow.produce(range(5))
-    flow.publish()
-
-    def edge(real: CommitTable, table: Table, args: tuple[Any, ...]) -> object:
-        if ".".join(table.name()) == "db.bad":
-            raise PermissionError("403: not allowed to write db.bad")
-        return real(table, *args)
-
-    report = commit_through(flow, edge)
-    assert list(report.failed) == ["db.bad"]
-    assert "403" in str(report.failed["db.bad"])
-    assert (flow.ids("db.good"), flow.ids("db.bad")) == (list(range(5)), [])
-    assert flow.events(CommitComplete)[-1].tables_behind == ("db.bad",)
-    flow.produce(range(5, 8))
-    flow.run()
-    assert flow.ids("db.good") == flow.ids("db.bad") == list(range(8))
 
 
 def test_a_dropped_table_is_a_finding_and_the_others_go_on(flow: Flow) -> None:

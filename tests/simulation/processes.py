@@ -34,7 +34,9 @@ ENDLESS_S = 1e9
 
 def run(world: World) -> None:
     with world.session() as session:
-        world.oracle.check_report(run_pipeline(session, bounds=Bounds(3, ENDLESS_S, 0.0)))
+        report = run_pipeline(session, bounds=Bounds(3, ENDLESS_S, 0.0))
+        world.oracle.check_report(report)
+        report.raise_failures()
 
 
 def publish(world: World) -> None:

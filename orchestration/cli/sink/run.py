@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from calve.orchestration.cli.output import ending_document, say, say_json, working
+from calve.orchestration.cli.boundary import raise_failures
+from calve.orchestration.cli.output import ending_document, error_document, say, say_json, working
 from calve.orchestration.cli.replay import range_document, say_range
 from calve.orchestration.cli.run import commit_document
 from calve.orchestration.wording import by_text, dropped_text
@@ -29,6 +30,7 @@ def run(pipeline: SinkPipeline, bounds: Bounds, *, as_json: bool) -> None:
         say_json(_run_document(report))
     else:
         _say_run(report)
+    raise_failures(report, as_json=as_json)
 
 
 def say_batch(batch: BatchReport) -> None:
@@ -57,6 +59,7 @@ def _say_run(report: RunReport) -> None:
 def _run_document(report: RunReport) -> dict[str, Any]:
     return {
         **ending_document(report),
+        "failed": {table: error_document(error) for table, error in report.failed.items()},
         "batches": [asdict(batch) for batch in report.batches],
         "commits": [commit_document(commit) for commit in report.commits],
         "history": [range_document(job) for job in report.history],

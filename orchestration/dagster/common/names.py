@@ -12,6 +12,8 @@ TERMINAL_TAG = "calve/terminal"
 WHY_TAG = "calve/why"
 REMEDY_TAG = "calve/remedy"
 PAUSED_TAG = "calve/paused"
+ALONE_TAG = "calve/alone"
+"""The tables that a failed run could not commit to, where it did all else."""
 
 CHECKS = "checks"
 PAUSE = "pause"

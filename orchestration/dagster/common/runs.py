@@ -10,6 +10,7 @@ import dagster as dg
 from dagster import DagsterInstance
 
 from calve.orchestration.dagster.common.names import (
+    ALONE_TAG,
     CONFIG_TAG,
     ERROR_TAG,
     PAUSED_TAG,
@@ -65,7 +66,8 @@ def last_runs(instance: DagsterInstance, pipeline: Pipeline, stage: str) -> Last
 def _failures(ended: Sequence[dg.RunRecord]) -> LastRuns:
     failed: list[dg.RunRecord] = []
     for record in ended:
-        if record.dagster_run.status != dg.DagsterRunStatus.FAILURE:
+        # Failures of single tables say nothing of how often whole runs failed, nor the other way round.
+        if record.dagster_run.status != dg.DagsterRunStatus.FAILURE or _alone(record) != _alone(ended[0]):
             break
         failed.append(record)
     if not failed:
@@ -78,7 +80,12 @@ def _failures(ended: Sequence[dg.RunRecord]) -> LastRuns:
         why=run.tags.get(WHY_TAG, f"see run {run.run_id[:8]}"),
         remedy=run.tags.get(REMEDY_TAG, ""),
         config=run.tags.get(CONFIG_TAG, ""),
+        alone=_alone(failed[0]),
     )
+
+
+def _alone(record: dg.RunRecord) -> bool:
+    return bool(record.dagster_run.tags.get(ALONE_TAG))
 
 
 def made_by(run: dg.DagsterRun) -> str:
@@ -135,11 +142,13 @@ def held_by_pause(context: Context, pipeline: Pipeline, paused: Paused | None) -
 def error_tags(error: CalveError) -> dict[str, str]:
     """What the sensor and alerts need to know of a failure."""
     kind = error.finding if isinstance(error, FindingError) else type(error).__name__
+    alone = {ALONE_TAG: short(", ".join(error.alone))} if error.alone else {}
     return {
         ERROR_TAG: kind,
         TERMINAL_TAG: str(error.waits_for_answer).lower(),
         WHY_TAG: short(error.message),
         REMEDY_TAG: short(error.hint),
+        **alone,
     }
 
 

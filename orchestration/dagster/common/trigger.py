@@ -26,7 +26,8 @@ class Sight:
 
     `lag` are offsets not yet published, `end` the sum of all end offsets. `answered_s` is when somebody last wrote
     RESUMED or RESOLVED, 0 if never. `published_s` is the time of the last publish by the clock of whoever made it, 0 if
-    unknown. `contradiction` is what doesn't fit together, which a run will name properly.
+    unknown. `contradiction` is what doesn't fit together, which a run will name properly. `behind` counts the tables
+    that lack what is published, where runs commit.
     """
 
     lag: int
@@ -36,6 +37,12 @@ class Sight:
     answered_s: float = 0.0
     published_s: float = 0.0
     contradiction: str | None = None
+    behind: int = 0
+
+    @property
+    def only_behind(self) -> bool:
+        """Whether there is nothing to read, and something to commit."""
+        return self.bootstrapped and not self.lag and not self.contradiction and self.behind > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +102,7 @@ class LastRuns:
     """The pipeline's ingest runs. `failures` came one after the other with no success since; the rest is of the last.
 
     `config` is the fingerprint of the pipeline file it ran with, `remedy` the command or setting that its error named.
+    `alone`: single tables failed, while all else was done.
     """
 
     in_flight: str | None = None
@@ -105,6 +113,7 @@ class LastRuns:
     why: str = ""
     remedy: str = ""
     config: str = ""
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +139,8 @@ def wanted(trigger: Trigger, sight: Sight, memory: Memory, now_s: float) -> Deci
         return Decision(True, sight.contradiction)
     if not sight.bootstrapped:
         return Decision(True, "first run: the start positions are not in place yet")
+    if sight.only_behind:
+        return Decision(True, f"caught up: no record waits, and {sight.behind} table(s) lack what is published")
     if not sight.lag:
         return Decision(False, "caught up: no record waits")
     waits = f"{sight.lag:,} records wait"
@@ -146,12 +157,18 @@ def wanted(trigger: Trigger, sight: Sight, memory: Memory, now_s: float) -> Deci
 
 
 def allowed(runs: LastRuns, sight: Sight, *, file: str, config: str, now_s: float) -> Decision:
-    """Whether a run that is wanted may start now. `config` is the fingerprint of the pipeline file as it is now."""
+    """Whether a run that is wanted may start now. `config` is the fingerprint of the pipeline file as it is now.
+
+    A table that failed `alone` holds up no record of the others: its failure stops and delays only runs that would do
+    nothing but try it again. Such a run there is after a failure only: after one that ended well it would find nothing.
+    """
     if runs.in_flight:
         return Decision(
             False, f"run {runs.in_flight[:8]} is in progress for {max(0.0, now_s - runs.in_flight_s):.0f} s"
         )
     if not runs.failures:
+        return Decision(False, "the last run ended well") if sight.only_behind else Decision(True, "")
+    if runs.alone and not sight.only_behind:
         return Decision(True, "")
     since = f"since {clock(runs.failed_s)}"
     remedy = f" → {runs.remedy}" if runs.remedy else ""

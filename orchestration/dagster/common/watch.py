@@ -78,6 +78,10 @@ class LogWatch(ABC, Generic[P, S]):
     def recreated(self, state: S, topic_ids: Mapping[str, str]) -> Finding | None:
         """A topic that was made anew since it was read."""
 
+    def behind(self, _state: S) -> int:
+        """How many tables lack what is published, where the kind has some and its runs commit to them."""
+        return 0
+
     @abstractmethod
     def observed(self) -> Topics:
         """What is read, by the file."""
@@ -194,6 +198,7 @@ class LogWatch(ABC, Generic[P, S]):
             answered_s=answered_s,
             published_s=state.complete.event.written_at_ms / 1000 if state.complete else 0.0,
             contradiction=str(recreated.error().message) if recreated else next(iter(beyond), None),
+            behind=self.behind(state),
         )
 
     def _lags(self, ends: Offsets, state: S | None) -> dict[TopicPartition, int]:

@@ -92,6 +92,7 @@ class _Run:
         yield from self._empty_dead_letters()
         self._say(report)
         yield from self._checks()
+        report.raise_failures()
         if self._commit_has_work():
             # The output is what makes the commit op run; each batch has been told above.
             yield dg.MaterializeResult(

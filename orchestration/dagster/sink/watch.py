@@ -34,5 +34,8 @@ class SinkWatch(LogWatch[SinkPipeline, CommitState]):
     def recreated(self, state: CommitState, topic_ids: Mapping[str, str]) -> Finding | None:
         return checks.topic_recreated(topic_ids, state)
 
+    def behind(self, state: CommitState) -> int:
+        return len(state.tables_with_news()) if self._pipeline.config.commit.every == "batch" else 0
+
     def observed(self) -> Topics:
         return self._pipeline.config.source

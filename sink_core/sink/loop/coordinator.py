@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from calve.sink_core.control.log import ControlLog
 from calve.sink_core.errors import CalveError, FindingError
@@ -15,6 +16,9 @@ from calve.sink_core.tables.log.state import CommitState
 
 Commits = Callable[[Collection[str]], Iterator[tuple[str, TableCommit | CalveError | None]]]
 """As `commit` of a `Lake`."""
+
+_REASON = 1000
+"""Characters of why a table stays behind that the log is told, which keeps them for as long as the table does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +35,14 @@ class CommitReport:
 
     def raise_failures(self) -> None:
         """Raise the first finding, else the first other failure, if a table stayed behind."""
-        findings = [error for error in self.failed.values() if isinstance(error, FindingError)]
-        for error in [*findings, *self.failed.values()]:
-            raise error
+        raise_first(self.failed)
+
+
+def raise_first(failed: Mapping[str, CalveError]) -> None:
+    """Raise the first finding, else the first other failure, if there is any."""
+    findings = [error for error in failed.values() if isinstance(error, FindingError)]
+    for error in [*findings, *failed.values()]:
+        raise error
 
 
 class Coordinator:
@@ -49,6 +58,7 @@ class Coordinator:
         tables: Iterable[str] = (),
         only: bool = False,
         after_publish: bool = False,
+        behind: Mapping[str, CalveError] = MappingProxyType({}),
         on_table: Callable[[TableCommit], None] | None = None,
     ) -> CommitReport:
         """Take everything published into its tables.
@@ -56,13 +66,14 @@ class Coordinator:
         `after_publish`: this process has just published, so that its transaction's marker may still be on its way and
         the LSO of the moment may lie below its events; wait for it. Others take what is below the LSO and never wait.
         `tables` are looked at even if the log has nothing new for them, so that findings show; with `only` no others
-        are, and no COMMIT_COMPLETE is written, which speaks for all. One table's failure does not stop the others.
+        are, and no COMMIT_COMPLETE is written, which speaks for all. One table's failure does not stop the others;
+        tables that are `behind`, with the failure of each, are not tried again.
         """
         state = self._log.refresh_to_end() if after_publish else self._log.refresh()
         limit, pipeline_id = state.limit, state.bound.pipeline_id if state.bound else ""
         commits: list[TableCommit] = []
-        failed: dict[str, CalveError] = {}
-        names = sorted({*tables} if only else {*tables, *state.tables_with_news()})
+        failed = dict(behind)
+        names = sorted(({*tables} if only else {*tables, *state.tables_with_news()}) - behind.keys())
         for name, commit in self._commits(names):
             if isinstance(commit, CalveError):
                 failed[name] = commit
@@ -104,5 +115,6 @@ class Coordinator:
                 through_offset=min([limit, *behind]),
                 tables_behind=tuple(sorted(report.failed)),
                 valid_through_ms=report.valid_through_ms,
+                reasons={table: f"{error.message} [{error.code}]"[:_REASON] for table, error in report.failed.items()},
             )
         )

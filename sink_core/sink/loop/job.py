@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeVar
 
 from calve.sink_core.control.decision import Decision, Verdict
@@ -97,13 +98,18 @@ def _publish(session: Session, made: Publication) -> Decision:
 
 
 def commit_published(
-    session: Session, tables: Collection[str], on_progress: OnProgress, *, after_publish: bool = True
+    session: Session,
+    tables: Collection[str],
+    on_progress: OnProgress,
+    *,
+    after_publish: bool = True,
+    behind: Mapping[str, CalveError] = MappingProxyType({}),
 ) -> CommitReport:
-    """What became of `tables` and those with news by a commit of all that is published. `after_publish` as in
-    `Coordinator.commit`.
+    """What became of `tables` and those with news by a commit of all that is published. `after_publish` and `behind` as
+    in `Coordinator.commit`.
     """
     on_progress(Progress("commit", f"committing what is published to {', '.join(tables) or 'the tables'}"))
-    return session.coordinator().commit(tables=tables, after_publish=after_publish)
+    return session.coordinator().commit(tables=tables, after_publish=after_publish, behind=behind)
 
 
 def give_way(session: Session, batch_id: str) -> None:

@@ -135,13 +135,17 @@ class CommitToTable(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommitComplete(Event):
-    """A coordinator went through all tables; every event below `through_offset` is in its table."""
+    """A coordinator went through all tables; every event below `through_offset` is in its table.
+
+    `reasons` say by table why those of `tables_behind` are.
+    """
 
     event_type: ClassVar[str] = "COMMIT_COMPLETE"
     commit_id: str
     through_offset: int
     tables_behind: tuple[str, ...]
     valid_through_ms: int | None
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -50,6 +50,8 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
     table the batches that named it, rows or not; `range_jobs` are all that were published, by id and table, oldest
     first.
 
+    `reasons` say by table why it could not be committed to, by the last that went through all tables.
+
     `instant_ms` is the last instant that a batch or a range job was given, published or not.
 
     Of a trimmed log `batches` and `written` hold what is still in it, all else is as if nothing had been deleted.
@@ -60,6 +62,7 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
     written: dict[str, LoggedEvents[DataWritten]] = field(default_factory=dict[str, LoggedEvents[DataWritten]])
     reported: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     committed_through: int = 0
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
     published: int = 0
     begins: Offsets = field(default_factory=dict[TopicPartition, int])
     through_ms: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
@@ -114,6 +117,7 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
     def complete_round(self, _offset: int, event: CommitComplete) -> None:
         """For people; nothing that is committed rests on it."""
         self.committed_through = max(self.committed_through, event.through_offset)
+        self.reasons = event.reasons
 
     def take_part(self, _offset: int, event: CheckpointPart) -> None:
         self._parts.setdefault(event.checkpoint_id, []).append(event)
@@ -169,6 +173,11 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
             for table, written in self.written.items()
             if written and written[-1].offset >= max(self.reported.get(table, {"": 0}).values())
         ]
+
+    def behind_since_ms(self, table: str) -> int | None:
+        """When the first was published that a table lacks by what the log says; None if it lacks nothing."""
+        first = next(self._written_since(table, max(self.reported.get(table, {"": 0}).values())), None)
+        return first.event.written_at_ms if first else None
 
     @property
     def continued(self) -> tuple[str, ...]:

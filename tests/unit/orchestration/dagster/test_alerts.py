@@ -142,5 +142,17 @@ def test_a_finding_is_posted_by_its_name_beside_an_error_of_the_same_stage(insta
     names(lost.message, "flights", 17)
 
 
+def test_tables_that_fail_alone_are_named_each_with_an_alert_of_its_own(instance: dg.DagsterInstance) -> None:
+    def alone(*tables: str) -> Alert | None:
+        error = BadRecord("no such column")
+        error.alone = tables
+        return end(instance, error)
+
+    first, again, more = alone("db.a"), alone("db.a"), alone("db.a", "db.b")
+    assert first is not None
+    assert more is not None
+    assert (first.error, first.alone, again, more.alone) == ("BadRecord", "db.a", None, "db.a, db.b")
+
+
 def test_runs_that_are_no_pipeline_s_are_not_looked_at(instance: dg.DagsterInstance) -> None:
     assert [end(instance, error, pipeline=None) for error in (BAD, GONE, GONE, GONE)] == [None] * 4

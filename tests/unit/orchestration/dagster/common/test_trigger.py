@@ -166,6 +166,23 @@ def test_a_stop_lasts_and_names_error_remedy_and_command() -> None:
     assert_tells(allow(replace(STOPPED, remedy="")), start=False, named=(STOPPED.why, f"calve resume {FILE}"))
 
 
+ONE_BEHIND = Sight(lag=0, end=500, bootstrapped=True, behind=1)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_table_that_failed_alone_holds_up_no_record_of_the_others(terminal: bool) -> None:
+    alone = LastRuns(failures=3, failed_s=NOW, terminal=terminal, config=CONFIG, alone=True)
+    assert allow(alone).start
+    # A run for it alone waits, or for an answer.
+    assert want(ONE_BEHIND).start
+    assert not allow(alone, ONE_BEHIND).start
+    assert allow(alone, ONE_BEHIND, now_s=NOW + 200).start is not terminal
+
+
+def test_a_table_behind_whose_last_run_ended_well_needs_no_run() -> None:
+    assert not allow(LastRuns(), ONE_BEHIND).start
+
+
 @pytest.mark.parametrize(("answered_s", "start"), [(NOW - 1, False), (NOW, False), (NOW + 1, True)])
 def test_only_an_answer_later_than_the_failure_ends_a_stop(answered_s: float, start: bool) -> None:
     assert allow(STOPPED, replace(WAITING, answered_s=answered_s), now_s=NOW + 9).start is start
