@@ -1,4 +1,4 @@
-"""Time limits, and waits between two tries.
+"""Time limits, calls that may not come back, and waits between two tries.
 
 The clock, the sleep and the jitter are looked up on their modules with each call: there the simulation replaces them.
 """
@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
+from threading import Thread
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +42,23 @@ def back_off(tries: int, *, first_s: float = 0.05, most_s: float = 2.0) -> None:
     and `most_s` at most. The wait is drawn, so that those who got into each other's way don't meet again.
     """
     time.sleep(random.uniform(0, min(most_s, first_s * 2**tries)))  # noqa: S311 - jitter, not a secret
+
+
+def apart(call: Callable[[], T], name: str) -> Future[T]:
+    """What becomes of a call in a thread of its own.
+
+    One that never comes back keeps that thread, and nobody waits for it at the end of the process: those of a
+    ThreadPoolExecutor are joined there.
+    """
+    future: Future[T] = Future()
+
+    def make() -> None:
+        try:
+            result = call()
+        except BaseException as error:  # noqa: BLE001 - raised to whoever asks
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    Thread(target=make, daemon=True, name=name).start()
+    return future

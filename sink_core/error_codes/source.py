@@ -78,6 +78,16 @@ SOURCE_AWAY = ErrorCode(
     "See the error it raised. A class says by `calve.RetriableError` and `calve.TerminalError` what may go through "
     "later and what needs a person.",
 )
+SOURCE_SILENT = ErrorCode(
+    "CLV-7133",
+    "A source's system has not answered yet",
+    (
+        "The sensor asked what is pending, and the answer is still to come: a system that hangs, a table that somebody "
+        "has locked, or one that takes long to count. Nobody waits for it but one thread; other pipelines go on."
+    ),
+    "See what the system is busy with. Where rows take long to count, an index on the column of `by` helps, or another "
+    "`by`.",
+)
 NO_TABLE_TO_ASK = ErrorCode(
     "CLV-7116",
     "A table or a column is not in the database",

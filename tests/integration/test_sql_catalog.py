@@ -9,11 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 from sqlalchemy import create_engine, text
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.config.urls import LIBPQ
+from calve.sink_core.error_codes.catalogs import CATALOG_AWAY
 from calve.sink_core.failpoints import VARIABLE
+from calve.sink_core.iceberg.catalog import sql
 from calve.sink_core.sink.loop.coordinator import CommitReport
 from calve.sink_core.sink.maintenance.tasks import run_task
 from calve.sink_core.sink.verify.proof import verify
@@ -89,6 +93,26 @@ def test_as_many_connections_commit_as_tables_are_done_at_a_time(many: Flow) -> 
     engine.dispose()
     assert [commit.table for commit in report.landed] == sorted([*MANY, many.pipeline.ledger_table])
     check_each_record_is_there_once(many)
+
+
+def test_a_row_that_somebody_has_locked_is_not_waited_for_for_ever(many: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "LOCK_TIMEOUT", "100ms")
+    engine = create_engine(many.lake_properties["uri"])
+    with engine.begin() as somebody:
+        somebody.execute(text("SELECT * FROM iceberg_tables WHERE table_name = 't1' FOR UPDATE"))
+        report = many.commit()
+        assert {table: error.kind for table, error in report.failed.items()} == {MANY[1]: CATALOG_AWAY}
+    engine.dispose()
+    assert many.commit().failed == {}
+    check_each_record_is_there_once(many)
+
+
+def test_a_connection_whose_other_end_is_gone_is_ended_within_a_minute(many: Flow) -> None:
+    with many.iceberg() as catalog:
+        assert isinstance(catalog, SqlCatalog)
+        with catalog.engine.connect() as connection:
+            parameters = connection.connection.driver_connection.info.dsn_parameters  # pyright: ignore
+    assert parameters.items() >= LIBPQ.items()
 
 
 def test_two_coordinators_at_once_commit_each_table_once(many: Flow) -> None:

@@ -7,11 +7,13 @@ Lives in the code server for as long as that does, so that the control log is re
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Generic, TypeVar
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Generic, Self, TypeVar
 
 import dagster as dg
 from confluent_kafka.admin import AdminClient
@@ -23,7 +25,8 @@ from calve.sink_core.config.topics import Topics
 from calve.sink_core.control.fold import Fold
 from calve.sink_core.control.log import PARTITION, ControlLog
 from calve.sink_core.control.state import AnyState
-from calve.sink_core.errors import ConfigError, FindingError, ProtocolError, TerminalError
+from calve.sink_core.error_codes.kafka import NO_ANSWER
+from calve.sink_core.errors import ConfigError, FindingError, ProtocolError, RetriableError, TerminalError, Unreachable
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets
@@ -32,12 +35,20 @@ from calve.sink_core.timing import Deadline
 
 P = TypeVar("P", bound=Pipeline)
 S = TypeVar("S", bound=AnyState)
+T = TypeVar("T")
 
 LOOK_TIMEOUT_S = 2.0
 """For each question; the other pipelines' sensors may have to wait for it."""
 
+LOOK_MOST_S = 16.0
+"""After failures in a row a question may take twice as long each time, up to this: a cluster that is far, or has
+thousands of topics, always needs longer."""
+
 READ_TIMEOUT_S = 20.0
 """For the control log, which is long only at the first look. Dagster gives a tick 60 s."""
+
+WITHIN_S = 50.0
+"""For all questions of a look, and for whoever looks at the same moment."""
 
 _TOPICS_EVERY_S = 60.0
 
@@ -50,6 +61,100 @@ class TopicSeen:
     end: int
 
 
+@dataclass(slots=True)
+class Patience:
+    """How long one question of a look may take; use as a context manager around a look."""
+
+    each_s: float = LOOK_TIMEOUT_S
+    _until: Deadline = field(default_factory=lambda: Deadline.after(WITHIN_S))
+    _slowest_s: float = 0.0
+
+    @property
+    def timeout_s(self) -> float:
+        return max(0.1, min(self.each_s, self._until.left_s))
+
+    def asked(self, question: Callable[[float], T]) -> T:
+        """What a question answers that is given its time-out."""
+        begun_s = time.monotonic()
+        answer = question(self.timeout_s)
+        self._slowest_s = max(self._slowest_s, time.monotonic() - begun_s)
+        return answer
+
+    def __enter__(self) -> Self:
+        self._until, self._slowest_s = Deadline.after(WITHIN_S), 0.0
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, RetriableError):
+            self.each_s = min(LOOK_MOST_S, 2 * self.each_s)
+        elif error is None:
+            # What was needed is granted from then on: else each second look of a far cluster would fail.
+            self.each_s = min(LOOK_MOST_S, max(LOOK_TIMEOUT_S, 2 * self._slowest_s))
+
+
+class FollowedLog(Generic[S]):
+    """One pipeline's control log, read once and then followed; sensor and schedules may ask at once.
+
+    Asks the cluster that the control topic is on, and nobody else: what is published is to be committed, and positions
+    kept alive, also while what is read is away.
+    """
+
+    def __init__(self, pipeline: Pipeline, fold: Fold[S]) -> None:
+        self._pipeline = pipeline
+        self._fold = fold
+        self._lock = threading.Lock()
+        self._log: ControlLog[S] | None = None
+
+    @property
+    def at(self) -> TopicPartition:
+        return TopicPartition(self._pipeline.control_topic, PARTITION)
+
+    @property
+    def last(self) -> S | None:
+        """The fold as it was read last."""
+        return self._log.state if self._log is not None else None
+
+    def state(self, end: int | None = None) -> S | None:
+        """The fold as of now; None if the pipeline has never run. With `end`, the log's own, it is read only if that
+        has moved.
+
+        Raises Unreachable if the broker doesn't answer in time, ConfigError if it refuses, and FindingError or
+        ProtocolError if the log contradicts what was read of it.
+        """
+        with taken(self._lock, f"control topic {self._pipeline.control_topic}"):
+            try:
+                log = self._log = self._log or self._opened()
+                if log is not None and (end is None or not log.state.next_offset or end != log.state.next_offset):
+                    log.refresh(timeout_s=READ_TIMEOUT_S)
+            except TerminalError:
+                # What doesn't fit is looked up afresh the next time.
+                if self._log is not None:
+                    self._log.close()
+                self._log = None
+                raise
+            return self.last
+
+    def _opened(self) -> ControlLog[S] | None:
+        """The control log if there is one: a pipeline that has never run has none."""
+        topic, admin = self._pipeline.control_topic, shared_admin(self._pipeline.kafka)
+        try:
+            describe_topics(admin, [topic], timeout_s=LOOK_TIMEOUT_S)
+        except ConfigError:
+            return None
+        return ControlLog(self._pipeline.kafka.properties, topic, self._fold, admin=admin)
+
+
+@contextmanager
+def taken(lock: threading.Lock, what: str) -> Generator[None]:
+    """Hold a lock. Raises Unreachable where somebody else looks for longer than a look may take."""
+    if not lock.acquire(timeout=LOOK_TIMEOUT_S):
+        raise Unreachable(f"{what}: another look has not come back yet", hint="the next one tells", code=NO_ANSWER)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 class LogWatch(ABC, Generic[P, S]):
     """One pipeline's source and control log; connects at the first look. Sensor and schedule may look at once.
 
@@ -58,16 +163,16 @@ class LogWatch(ABC, Generic[P, S]):
 
     def __init__(self, pipeline: P, fold: Fold[S], source: KafkaSettings) -> None:
         self._pipeline = pipeline
-        self._fold = fold
         self._source = source
         self._lock = threading.Lock()
-        self._log: ControlLog[S] | None = None
+        self._log = FollowedLog(pipeline, fold)
+        self._patience = Patience()
         self._topics: dict[str, Topic] = {}
         self._topics_until = Deadline.after(0.0)
         self._ends: Offsets = {}
 
     @abstractmethod
-    def selected(self, admin: AdminClient) -> Sequence[str]:
+    def selected(self, admin: AdminClient, timeout_s: float) -> Sequence[str]:
         """The topics to look at, as the source has them now."""
 
     @abstractmethod
@@ -88,24 +193,23 @@ class LogWatch(ABC, Generic[P, S]):
 
     def look(self) -> Sight:
         """Raises Unreachable if the broker doesn't answer in time, ConfigError if it refuses or lacks a topic."""
-        with self._lock:
+        with taken(self._lock, f"pipeline {self._pipeline.name}"), self._patience:
             try:
-                return self._look_or_forget()
+                return self._look()
             except (FindingError, ProtocolError) as error:
                 return Sight(lag=0, end=sum(self._ends.values()), bootstrapped=True, contradiction=error.message)
+            except TerminalError:
+                # What doesn't fit is looked up afresh the next time: a topic may have been made or deleted meanwhile.
+                self._topics_until = Deadline.after(0.0)
+                raise
 
     def state(self) -> S | None:
-        """The control log's fold as of now; None if the pipeline has never run.
-
-        Raises as `look` does, and FindingError or ProtocolError if the log contradicts what was read of it.
-        """
-        with self._lock:
-            self._look_or_forget()
-            return self._log.state if self._log else None
+        """The control log's fold as of now, whatever the source says; None if the pipeline has never run."""
+        return self._log.state()
 
     def by_topic(self) -> dict[str, TopicSeen]:
         """What the last look saw."""
-        lags = self._lags(self._ends, self._log.state if self._log else None)
+        lags = self._lags(self._ends, self._log.last)
         ends, topics = self._ends, self._topics
         return {
             name: TopicSeen(
@@ -132,55 +236,27 @@ class LogWatch(ABC, Generic[P, S]):
             found.append(dg.AssetObservation(pattern_key(self._pipeline), metadata=known))
         return found
 
-    def _look_or_forget(self) -> Sight:
-        """What doesn't fit is looked up afresh the next time: a topic may have been made or deleted meanwhile."""
-        try:
-            return self._look()
-        except TerminalError:
-            if self._log is not None:
-                self._log.close()
-            self._log, self._topics_until = None, Deadline.after(0.0)
-            raise
-
     def _look(self) -> Sight:
         partitions = [at for topic in self._described().values() for at in topic.all_partitions]
-        log_at = TopicPartition(self._pipeline.control_topic, PARTITION)
-        together = self._source == self._pipeline.kafka
-        asked = [*partitions, log_at] if self._log and together else partitions
-        ends = dict(end_offsets(self._source_admin, asked, timeout_s=LOOK_TIMEOUT_S))
-        if self._log and not together:
-            ends |= end_offsets(self._admin, [log_at], timeout_s=LOOK_TIMEOUT_S)
-        log_end = ends.pop(log_at, 0)
+        known, source = self._log.last is not None, shared_admin(self._source)
+        together = known and self._source == self._pipeline.kafka
+        asked = [*partitions, self._log.at] if together else partitions
+        ends = dict(self._patience.asked(lambda timeout_s: end_offsets(source, asked, timeout_s=timeout_s)))
+        log_end = ends.pop(self._log.at) if together else None
         self._ends = ends
-        if self._log is not None and (not self._log.state.next_offset or log_end != self._log.state.next_offset):
-            self._log.refresh(timeout_s=READ_TIMEOUT_S)
+        state = self._log.state(log_end)
+        if state is None:
+            self._topics_until = Deadline.after(0.0)
         topic_ids = {name: topic.topic_id for name, topic in self._topics.items()}
-        return self.sight(ends, self._log.state if self._log else None, topic_ids)
+        return self.sight(ends, state, topic_ids)
 
     def _described(self) -> dict[str, Topic]:
         if self._topics_until.passed:
-            names = self.selected(self._source_admin)
-            self._topics = describe_topics(self._source_admin, names, timeout_s=LOOK_TIMEOUT_S)
-            self._log = self._log or self._opened()
-            self._topics_until = Deadline.after(_TOPICS_EVERY_S if self._log else 0.0)
+            source, asked = shared_admin(self._source), self._patience.asked
+            names = asked(lambda timeout_s: self.selected(source, timeout_s))
+            self._topics = asked(lambda timeout_s: describe_topics(source, names, timeout_s=timeout_s))
+            self._topics_until = Deadline.after(_TOPICS_EVERY_S)
         return self._topics
-
-    def _opened(self) -> ControlLog[S] | None:
-        """The control log if there is one: a pipeline that has never run has none."""
-        topic = self._pipeline.control_topic
-        try:
-            describe_topics(self._admin, [topic], timeout_s=LOOK_TIMEOUT_S)
-        except ConfigError:
-            return None
-        return ControlLog(self._pipeline.kafka.properties, topic, self._fold, admin=self._admin)
-
-    @cached_property
-    def _admin(self) -> AdminClient:
-        return _shared_admin(tuple(sorted(self._pipeline.kafka.properties.items())))
-
-    @cached_property
-    def _source_admin(self) -> AdminClient:
-        return _shared_admin(tuple(sorted(self._source.properties.items())))
 
     def sight(self, ends: Offsets, state: S | None, topic_ids: Mapping[str, str]) -> Sight:
         """What these ends and the control log's fold say; no fold where there is no log. Asks nobody."""
@@ -218,7 +294,11 @@ def _paused(state: AnyState | None) -> str | None:
     return str(state.paused) if state is not None and state.paused is not None else None
 
 
+def shared_admin(kafka: KafkaSettings) -> AdminClient:
+    """One for all pipelines of a cluster: each has threads of its own."""
+    return _shared_admin(tuple(sorted(kafka.properties.items())))
+
+
 @cache
 def _shared_admin(settings: tuple[tuple[str, object], ...]) -> AdminClient:
-    """One for all pipelines of a cluster: each has threads of its own."""
     return clients.admin(dict(settings))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from confluent_kafka.admin import AdminClient
 
-from calve.orchestration.dagster.common.watch import LOOK_TIMEOUT_S, LogWatch
+from calve.orchestration.dagster.common.watch import LogWatch
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.config.topics import Topics
 from calve.sink_core.control import checks
@@ -22,12 +22,12 @@ class MirrorWatch(LogWatch[MirrorPipeline, MirrorState]):
     def __init__(self, pipeline: MirrorPipeline) -> None:
         super().__init__(pipeline, MIRROR, pipeline.source)
 
-    def selected(self, admin: AdminClient) -> Sequence[str]:
+    def selected(self, admin: AdminClient, timeout_s: float) -> Sequence[str]:
         source = self._pipeline.config.source
         if source.topics_regex is None:
             return self._pipeline.selected(source.topics)
         with reported("listing topics"):
-            there = admin.list_topics(timeout=LOOK_TIMEOUT_S).topics
+            there = admin.list_topics(timeout=timeout_s).topics
         return self._pipeline.selected([*there, *source.topics])
 
     def positions(self, state: MirrorState) -> Offsets:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from confluent_kafka.admin import AdminClient
 
-from calve.orchestration.dagster.common.watch import LOOK_TIMEOUT_S, LogWatch
+from calve.orchestration.dagster.common.watch import LogWatch
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.config.topics import Topics
 from calve.sink_core.control import checks
@@ -23,9 +23,9 @@ class SinkWatch(LogWatch[SinkPipeline, CommitState]):
     def __init__(self, pipeline: SinkPipeline) -> None:
         super().__init__(pipeline, SINK, pipeline.kafka)
 
-    def selected(self, admin: AdminClient) -> Sequence[str]:
+    def selected(self, admin: AdminClient, timeout_s: float) -> Sequence[str]:
         source = self._pipeline.config.source
-        like = source.topics_regex and topics_like(admin, source.topics_regex, timeout_s=LOOK_TIMEOUT_S)
+        like = source.topics_regex and topics_like(admin, source.topics_regex, timeout_s=timeout_s)
         return [*source.topics, *(like or ())]
 
     def positions(self, state: CommitState) -> Offsets:

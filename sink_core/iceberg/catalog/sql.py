@@ -20,12 +20,14 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
-from sqlalchemy import bindparam, literal_column, select, update
+from sqlalchemy import bindparam, func, literal_column, make_url, select, update
 
+from calve.sink_core.config.urls import LIBPQ
 from calve.sink_core.iceberg.compat import staged, write_staged
 
 _ROWS = SqlCatalogBaseTable.metadata.tables[IcebergTables.__tablename__]
 _KEY = ("catalog_name", "table_namespace", "table_name")
+_POSTGRES, _LIBPQ_DRIVERS = "postgresql", ("psycopg2", "psycopg")
 _IS, _BECOMES = "is", "becomes"
 _IS_ITS_ROW = [_ROWS.c[each] == bindparam(f"row_{each}") for each in _KEY]
 # All columns there are: catalogs made by early versions have no `iceberg_type`.
@@ -34,6 +36,14 @@ _SWAP = (
     update(_ROWS)
     .where(*_IS_ITS_ROW, _ROWS.c[METADATA_LOCATION] == bindparam(_IS))
     .values({METADATA_LOCATION: bindparam(_BECOMES), PREVIOUS_METADATA_LOCATION: bindparam(_IS)})
+)
+
+LOCK_TIMEOUT = "60s"
+"""For a row of PostgreSQL that somebody else is changing, where nothing else sets one: a process that sleeps in the
+middle of its commit would hold up all others of the table.
+"""
+_LOCK_TIMEOUT = select(func.set_config("lock_timeout", bindparam("most"), True)).where(
+    func.current_setting("lock_timeout") == "0"
 )
 
 KEPT = 6_000
@@ -55,7 +65,7 @@ class PlainSqlCatalog(SqlCatalog):
         self._weight = 0
         self._ios: dict[tuple[object, ...], FileIO] = {}
         self._keeping = Lock()
-        super().__init__(name, **properties)
+        super().__init__(name, **{**properties, "uri": _with_deadlines(properties.get("uri", ""))})
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """As pyiceberg's. Tables may share their metadata, which nobody changes."""
@@ -99,6 +109,8 @@ class PlainSqlCatalog(SqlCatalog):
         write_staged(self, after)
         places = {_IS: now.metadata_location, _BECOMES: after.metadata_location}
         with self.engine.begin() as connection:
+            if connection.dialect.name == _POSTGRES:
+                connection.execute(_LOCK_TIMEOUT, {"most": LOCK_TIMEOUT})
             if connection.execute(_SWAP, {**self._row_of(now.name()), **places}).rowcount < 1:
                 raise CommitFailedException(f"Table has been updated by another process: {'.'.join(now.name())}")
         self._keep(now.name(), after.metadata_location, after.metadata)
@@ -137,6 +149,16 @@ class PlainSqlCatalog(SqlCatalog):
     def _row_of(self, names: Identifier) -> dict[str, str]:
         key = (self.name, self.namespace_to_string(names[:-1]), names[-1])
         return {f"row_{column}": value for column, value in zip(_KEY, key, strict=True)}
+
+
+def _with_deadlines(uri: str) -> str:
+    """`uri` with the time-outs that it doesn't say itself, if it is of a client that has them."""
+    if not uri.startswith(_POSTGRES):
+        return uri
+    url = make_url(uri)
+    if url.get_driver_name() not in _LIBPQ_DRIVERS:
+        return uri
+    return url.update_query_dict({**LIBPQ, **url.query}).render_as_string(hide_password=False)
 
 
 def _weight(metadata: TableMetadata) -> int:

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from calve.sink_core.config.references import redact_text, without_user_info
-from calve.sink_core.config.urls import encoded
+from calve.sink_core.config.urls import LIBPQ, encoded
 from calve.sink_core.error_codes.source import (
     DATABASE_LACKS,
     DATABASE_NOT_NOW,
@@ -26,8 +26,8 @@ from calve.sink_core.timing import Deadline
 if TYPE_CHECKING:
     from psycopg2.extensions import connection
 
-CONNECT_S, FREE_S = 10, 15.0
-"""Until a server has answered, and until another session has let go of a slot."""
+FREE_S = 15.0
+"""Until another session has let go of a slot."""
 
 POLL_S = 0.2
 
@@ -53,7 +53,7 @@ def connected(url: str, options: str = "") -> connection:
     session = " ".join(f"-c {name}={value}" for name, value in SESSION.items())
     return _driver().connect(
         encoded(url.replace("postgresql+psycopg2://", "postgresql://", 1)),
-        connect_timeout=CONNECT_S,
+        **LIBPQ,
         application_name="calve",
         options=f"{session} {options}",
         client_encoding="UTF8",

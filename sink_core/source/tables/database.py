@@ -25,7 +25,7 @@ from sqlalchemy.exc import (
 
 from calve.sink_core.config.error_text import describe
 from calve.sink_core.config.references import without_user_info
-from calve.sink_core.config.urls import encoded
+from calve.sink_core.config.urls import LIBPQ, encoded
 from calve.sink_core.error_codes.source import (
     DATABASE_NOT_NOW,
     DATABASE_REFUSED,
@@ -42,7 +42,7 @@ AT_ONCE = 1_000
 
 _POSTGRES = "postgresql"
 # Of libpq. What the address says of them holds.
-_CONNECT = {"connect_timeout": "10", "fallback_application_name": "calve"}
+_CONNECT = {**LIBPQ, "fallback_application_name": "calve"}
 _ZONE = "timezone"
 # The zone is the user's own where the clock is asked.
 _SETTINGS = {name: value for name, value in SESSION.items() if name != _ZONE}
