@@ -21,6 +21,11 @@ from dagster._core.definitions.run_request import DagsterRunReaction
 # What `define_asset_job` gives.
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
+# What executes a job's steps in the process of its run, and what it is given.
+from dagster._core.execution.context.system import PlanOrchestrationContext
+from dagster._core.execution.plan.plan import ExecutionPlan
+from dagster._core.executor.in_process import InProcessExecutor
+
 # What the event log has of a check's evaluation.
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
@@ -39,6 +44,9 @@ __all__ = [
     "NULL_EVENT_POINTER",
     "AssetCheckExecutionRecord",
     "DagsterRunReaction",
+    "ExecutionPlan",
+    "InProcessExecutor",
+    "PlanOrchestrationContext",
     "SqliteEventLogStorage",
     "UnresolvedAssetJobDefinition",
     "disable_dagster_warnings",

@@ -55,6 +55,8 @@ def main() -> int:
                 local.running_broker(directory / "broker") as bootstrap,
                 local.opened_instance(directory / "dagster") as instance,
             ):
+                # Of a demo that was killed. No sensor looks here, and their places in the pools would stay taken.
+                local.close_runs(instance)
                 return _demo(bootstrap, instance, options.limit)
     except CalveError as error:
         print(f"demo: {error}", file=sys.stderr)

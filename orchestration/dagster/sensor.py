@@ -1,12 +1,15 @@
-"""The sensor that starts runs: two bounded questions to Kafka, and the instance only when a run is wanted."""
+"""The sensor that starts runs: two bounded questions to Kafka, and to the instance which runs are in progress, so that
+those end that have died."""
 
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
 import time
+from dataclasses import replace
 
 import dagster as dg
 
 from calve.orchestration.dagster.common import trigger
+from calve.orchestration.dagster.common.dead import end_the_dead
 from calve.orchestration.dagster.common.parts import Parts
 from calve.orchestration.dagster.common.runs import last_runs, short
 from calve.orchestration.dagster.common.spark import keep_warm
@@ -33,12 +36,16 @@ def lag_sensor(pipeline: Pipeline, parts: Parts) -> dg.SensorDefinition:
         description=f"Starts a run of pipeline {pipeline.name} when records are pending in {parts.reads}. "
         "Dagster's daemon evaluates it every 5 s.",
     )
-    def lag(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+    def lag(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if told := keep_warm(pipeline):
             context.log.info(told)
         now_s, memory = time.time(), Memory.loads(context.cursor)
+        looked = end_the_dead(context.instance, pipeline.name, memory.silences, now_s)
+        for line in looked.ended:
+            context.log.warning(line)
+        memory = replace(memory, silences=looked.silences)
         if (gone := trigger.unreached(memory, now_s)) is not None:
-            return dg.SkipReason(gone.reason)
+            return dg.SensorResult(skip_reason=gone.reason, cursor=memory.dumps())
         try:
             sight = parts.watch.look()
         except CalveError as error:

@@ -86,3 +86,12 @@ DRILL = ErrorCode(
         "[operations.md](operations.md#a-drill)."
     ),
 )
+RUN_DIED = ErrorCode(
+    "CLV-6301",
+    "A run of Dagster gave no sign of life",
+    (
+        "Its process is gone, or stood still for so long: its machine or code server was restarted, memory was scarce, "
+        "or the process was stopped. What it has published stays, what it has not is read again."
+    ),
+    "Nothing: the next run goes on. If it happens again, look at the memory and the log of the code server.",
+)

@@ -15,12 +15,13 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 from dagster import DagsterInstance
 from dagster._core.definitions.sensor_definition import SensorExecutionData
-from dagster._core.test_utils import freeze_time
+from dagster._core.test_utils import create_run_for_test, freeze_time
 
 from calve.orchestration.dagster.build import build_pipeline_defs
 from calve.orchestration.dagster.common import watch
 from calve.orchestration.dagster.common.names import job_name, run_tags
 from calve.orchestration.dagster.common.runs import failures_told
+from calve.orchestration.dagster.common.silence import LIMITS_S, Silence
 from calve.orchestration.dagster.common.topics import topic_key
 from calve.orchestration.dagster.common.trigger import Memory
 from calve.orchestration.dagster.sink.names import INGEST
@@ -204,6 +205,23 @@ def test_a_topic_that_is_missing_is_told_and_found_once_it_is_there(
         sensor.due()
     support.create_topic(broker.bootstrap, topic)
     assert sensor.reason().startswith(FIRST)
+
+
+def test_a_dead_run_ends_also_while_the_source_is_not_even_looked_at(
+    broker: Broker, instance: DagsterInstance, tmp_path: Path
+) -> None:
+    flow = Flow.create(tmp_path, broker.bootstrap, support.unique("topic"))
+    tags, sensor = run_tags(flow.pipeline, INGEST), Sensor(flow, instance)
+    run = create_run_for_test(instance, "job", status=dg.DagsterRunStatus.STARTED, tags=tags)
+    assert sensor.tick()
+    memory = Memory.loads(sensor.cursor)
+    silent = Silence(memory.silences.of[run.run_id].mark, LIMITS_S[dg.DagsterRunStatus.STARTED])
+    sensor.cursor = replace(memory, silences=replace(memory.silences, of={run.run_id: silent})).dumps()
+    assert sensor.tick()
+    assert Memory.loads(sensor.cursor).unreachable == memory.unreachable, "it was asked"
+    ended = instance.get_run_by_id(run.run_id)
+    assert ended is not None
+    assert ended.status == dg.DagsterRunStatus.FAILURE
 
 
 def test_pipelines_of_one_cluster_share_their_client(waiting: Sensor, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ REMEDY_TAG = "calve/remedy"
 PAUSED_TAG = "calve/paused"
 ALONE_TAG = "calve/alone"
 """The tables that a failed run could not commit to, where it did all else."""
+STEP_TAG = "calve/step"
+"""The pipeline whose step a run is in that is not of one of Calve's jobs; empty after it."""
 
 CHECKS = "checks"
 PAUSE = "pause"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import dagster as dg
 
 from calve.orchestration.dagster.common.names import job_name, run_tags
+from calve.orchestration.dagster.common.signs import in_process
 from calve.orchestration.dagster.common.trigger import Sight
 from calve.sink_core.config.effective import Pipeline
 
@@ -69,6 +70,5 @@ def asset_job(
         selection=selection,
         description=description,
         tags={**run_tags(pipeline, stage), "dagster/max_runtime": str(MARGIN_S + int(within_s))},
-        # A process for each step costs more than the steps do.
-        executor_def=dg.in_process_executor,
+        executor_def=in_process,
     )

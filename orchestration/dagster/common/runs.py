@@ -23,6 +23,7 @@ from calve.orchestration.dagster.common.names import (
     WHY_TAG,
     job_name,
 )
+from calve.orchestration.dagster.common.signs import alive_in_step
 from calve.orchestration.dagster.common.trigger import LastRuns
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import CalveError, FindingError
@@ -45,6 +46,13 @@ _TAG_LENGTH = 400
 """Postgres indexes tags with their values, which therefore stay short."""
 UNEXPLAINED = "unexplained"
 """The kind of a failure without an error of Calve's: most often a worker that died."""
+
+_SENSOR_TAG = "dagster/sensor_name"
+_DEPLOYED = (
+    "the process was told to end, as by a deploy: what is published stays, what is not is read again by the next run, "
+    "which the sensor starts"
+)
+_STARTED_AGAIN = "the process was told to end, as by a deploy: what it has done stays, Dagster starts the run again"
 
 _NOTHING_SAID = {
     ERROR_TAG: UNEXPLAINED,
@@ -97,13 +105,18 @@ def made_by(run: dg.DagsterRun) -> str:
 def failures_told(instance: DagsterInstance, run: dg.DagsterRun, pipeline: Pipeline) -> Generator[None]:
     """Raise Calve's errors as Dagster's Failure with the remedy in its metadata, and tag the run with them.
 
-    Retrying the same run helps nobody: the sensor's next tick is the retry, with fresh positions.
+    Retrying the same run helps nobody: the sensor's next tick is the retry, with fresh positions. The run gives signs
+    of life meanwhile. One that is told to end is cancelled if the sensor starts the next.
     """
     if ERROR_TAG in run.tags:
         # Of the run that this one repeats; should this one be killed, it must not be taken for the other's error.
         instance.add_run_tags(run.run_id, _NOTHING_SAID)
     try:
-        yield
+        with alive_in_step(instance, run, pipeline.name):
+            yield
+    except dg.DagsterExecutionInterruptedError:
+        _cancel(instance, run)
+        raise
     except CalveError as error:
         instance.add_run_tags(run.run_id, {**error_tags(error), CONFIG_TAG: pipeline.config_fingerprint})
         metadata: dict[str, dg.MetadataValue] = {
@@ -121,6 +134,20 @@ def failures_told(instance: DagsterInstance, run: dg.DagsterRun, pipeline: Pipel
                 **_answered_by(run, pipeline),
             }
         raise dg.Failure(str(error), metadata=metadata, allow_retries=False) from error
+
+
+def _cancel(instance: DagsterInstance, run: dg.DagsterRun) -> None:
+    """A process that is told to end by a signal, as by a deploy: nobody has cancelled its run, which Dagster would take
+    for a failure. What the sensor has not started Dagster then starts again: nobody else would.
+    """
+    now = instance.get_run_by_id(run.run_id)
+    if now is None or now.status != dg.DagsterRunStatus.STARTED:
+        return
+    if _SENSOR_TAG in run.tags:
+        instance.add_run_tags(run.run_id, {WHY_TAG: _DEPLOYED})
+        instance.report_run_canceling(run, _DEPLOYED)
+    else:
+        instance.add_run_tags(run.run_id, {**_NOTHING_SAID, WHY_TAG: _STARTED_AGAIN})
 
 
 def _answered_by(run: dg.DagsterRun, pipeline: Pipeline) -> dict[str, dg.MetadataValue]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from pydantic import TypeAdapter
 
+from calve.orchestration.dagster.common.silence import Silences
 from calve.sink_core.config.common import Trigger
 
 BACK_OFF_S = 30.0
@@ -58,7 +59,8 @@ class Unreached:
 @dataclass(frozen=True, slots=True)
 class Memory:
     """What a tick leaves for the next. `published_s` is the last publish by its writer's clock, `seen_s` when a tick
-    saw it first, by this host's: a writer whose clock is ahead must not put off the next run.
+    saw it first, by this host's: a writer whose clock is ahead must not put off the next run. `silences` are those of
+    the pipeline's runs.
     """
 
     published_s: float = 0.0
@@ -67,6 +69,7 @@ class Memory:
     observed_lag: int = -1
     observed_s: float = 0.0
     unreachable: Unreached | None = None
+    silences: Silences = field(default_factory=Silences)
 
     def dumps(self) -> str:
         return _MEMORY.dump_json(self).decode()

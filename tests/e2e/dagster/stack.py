@@ -80,8 +80,10 @@ class Stack:
         return DagsterInstance.from_config(str(self.home))
 
     def code_server(self, timeout_s: float = 120.0) -> None:
-        """Start a code server that daemon and webserver share. Without it the daemon starts one anew every minute."""
-        port = free_port()
+        """Start a code server that daemon and webserver share, where it was before if it was. Without it the daemon
+        starts one anew every minute.
+        """
+        port = self.code_port
         arguments = ["-m", "calve_test_defs", "-d", str(self.directory), "-h", "127.0.0.1", "-p", str(port)]
         self.start("code-server", "dagster", "code-server", "start", *arguments, environment=self.secrets)
         (self.directory / "workspace.yaml").write_text(
@@ -89,6 +91,10 @@ class Stack:
         )
         health = [str(BIN / "dagster"), "api", "grpc-health-check", "-p", str(port)]
         until(lambda: subprocess.run(health, capture_output=True).returncode == 0, timeout_s=timeout_s, why=self.logs)
+
+    @cached_property
+    def code_port(self) -> int:
+        return free_port()
 
     def daemon(self) -> None:
         """Start the daemon; with a code server of its own unless `code_server` was called."""

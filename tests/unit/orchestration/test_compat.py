@@ -25,6 +25,9 @@ PLACES = {
     **dict.fromkeys(VALUES, "dagster._core.definitions.data_version"),
     "AssetCheckExecutionRecord": "dagster._core.storage.asset_check_execution_record",
     "DagsterRunReaction": "dagster._core.definitions.run_request",
+    "ExecutionPlan": "dagster._core.execution.plan.plan",
+    "InProcessExecutor": "dagster._core.executor.in_process",
+    "PlanOrchestrationContext": "dagster._core.execution.context.system",
     "SqliteEventLogStorage": "dagster._core.storage.event_log",
     "UnresolvedAssetJobDefinition": "dagster._core.definitions.unresolved_asset_job_definition",
     "disable_dagster_warnings": "dagster._utils.warnings",
@@ -52,6 +55,11 @@ def test_a_record_of_a_check_has_the_event() -> None:
 
 def test_the_sqlite_storage_says_where_a_runs_file_is() -> None:
     assert list(inspect.signature(SqliteEventLogStorage.path_for_shard).parameters) == ["self", "run_id"]
+
+
+def test_the_executor_in_process_is_made_of_what_calve_gives_it() -> None:
+    parameters = list(inspect.signature(compat.InProcessExecutor).parameters)
+    assert parameters[:2] == ["retries", "step_dependency_config"]
 
 
 def test_a_job_of_assets_is_resolved_later() -> None:

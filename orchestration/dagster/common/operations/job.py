@@ -11,6 +11,7 @@ import dagster as dg
 from calve.orchestration.dagster.common.names import job_name, op_name, pool, resource_key, run_tags
 from calve.orchestration.dagster.common.opening import Opens
 from calve.orchestration.dagster.common.runs import held_by_pause, made_by
+from calve.orchestration.dagster.common.signs import in_process
 from calve.orchestration.dagster.common.spark import own_resources, start_of
 from calve.sink_core.config.effective import Pipeline
 
@@ -96,7 +97,7 @@ def job_of(pipeline: Pipeline, operation: Operation[P, Config], opens: Opens[P])
             "dagster/max_runtime": str(int(pipeline.config.maintenance.max_duration)),
         },
         resource_defs=own_resources(pipeline),
-        executor_def=dg.in_process_executor,
+        executor_def=in_process,
     )
     def job() -> None:
         operate()

@@ -13,6 +13,7 @@ from calve.orchestration.dagster.common.opening import Opens
 from calve.orchestration.dagster.common.operations.job import P, Work, of_config
 from calve.orchestration.dagster.common.parts import StateWatch
 from calve.orchestration.dagster.common.schedules import default_status, own_minute
+from calve.orchestration.dagster.common.signs import in_process
 from calve.orchestration.dagster.common.spark import own_resources, start_of
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import CalveError
@@ -133,7 +134,7 @@ def _job(pipeline: Pipeline, task: str, maintaining: Maintaining[P]) -> dg.JobDe
             "dagster/priority": "-1",
         },
         resource_defs=own_resources(pipeline),
-        executor_def=dg.in_process_executor,
+        executor_def=in_process,
     )
     def job() -> None:
         maintain()

@@ -2,6 +2,7 @@
 
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
+import signal
 import time
 from collections.abc import Generator
 
@@ -9,7 +10,7 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
-from calve.orchestration.dagster.common.names import job_name, run_tags
+from calve.orchestration.dagster.common.names import WHY_TAG, job_name, run_tags
 from calve.orchestration.dagster.common.runs import IN_PROGRESS, failures_told, last_runs
 from calve.orchestration.dagster.common.trigger import LastRuns
 from calve.orchestration.dagster.sink.names import INGEST
@@ -90,3 +91,28 @@ def test_a_failure_without_an_explanation_names_the_run(instance: dg.DagsterInst
     found = look(instance)
     assert (found.failures, found.terminal, found.remedy) == (1, False, "")
     names(found.why, run_id[:8])
+
+
+@pytest.mark.parametrize(
+    ("tags", "ends_as"),
+    [({"dagster/sensor_name": "lag"}, dg.DagsterRunStatus.CANCELED), ({}, dg.DagsterRunStatus.FAILURE)],
+    ids=["the sensor starts the next", "Dagster starts it again"],
+)
+def test_a_run_that_is_told_to_end_says_what_goes_on_where(
+    instance: dg.DagsterInstance, tags: dict[str, str], ends_as: dg.DagsterRunStatus
+) -> None:
+    @dg.op
+    def work(context: dg.OpExecutionContext) -> None:
+        with failures_told(context.instance, context.run, PIPELINE):
+            signal.raise_signal(signal.SIGTERM)
+            raise AssertionError("it goes on")
+
+    @dg.job(name=job_name(PIPELINE, INGEST), tags={**TAGS, **tags})
+    def job() -> None:
+        work()
+
+    job.execute_in_process(instance=instance, raise_on_error=False)
+    (run,) = instance.get_runs()
+    assert run.status == ends_as
+    assert run.tags[WHY_TAG]
+    assert look(instance).failures == (0 if ends_as == dg.DagsterRunStatus.CANCELED else 1)

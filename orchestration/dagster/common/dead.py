@@ -1,0 +1,73 @@
+"""Ends runs that have died: no run says that of itself, and the pipeline's sensor sees it by their silence.
+
+A wrong guess costs a run and never a record: the protocol fences who wakes up again. The sensor may die between any two
+effects. The next tick finds, before the run's end, its silence in the cursor or, if that wasn't saved, a run that is
+silent anew; after it, no run in progress. The slots of its pools Dagster frees as well, a little later. A tick of
+another code server that ends the same run does it once more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import dagster as dg
+from dagster import DagsterInstance
+
+from calve.orchestration.dagster.common.names import PIPELINE_TAG, STEP_TAG
+from calve.orchestration.dagster.common.runs import error_tags
+from calve.orchestration.dagster.common.signs import signs
+from calve.orchestration.dagster.common.silence import LIMITS_S, Silences, limit_s
+from calve.sink_core.error_codes.machine import RUN_DIED
+from calve.sink_core.errors import RetriableError
+
+_BY_CODE_SERVER_TAG = ".dagster/grpc_info"
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """`silences` are for the next look, `ended` has a line for each run that this one ended."""
+
+    silences: Silences
+    ended: list[str]
+
+
+def end_the_dead(instance: DagsterInstance, pipeline: str, before: Silences, now_s: float) -> Looked:
+    """Ends runs of the pipeline that have died; `before` is of the last look."""
+    runs = {run.run_id: run for run in _in_progress(instance, pipeline)}
+    if not runs:
+        return Looked(Silences(now_s), [])
+    last = signs(instance, pipeline)
+    marks = {run_id: f"{run.status.value} {last.get(run_id, '')}" for run_id, run in runs.items()}
+    silences = before.after(marks, now_s)
+    ended = list[str]()
+    for run_id, run in runs.items():
+        silent_s = silences.of[run_id].seconds
+        if silent_s >= limit_s(run.status, by_code_server=_BY_CODE_SERVER_TAG in run.tags):
+            ended += _end(instance, run, silent_s)
+    return Looked(silences, ended)
+
+
+def _in_progress(instance: DagsterInstance, pipeline: str) -> list[dg.DagsterRun]:
+    """Runs of the pipeline's jobs, and others that are in one of its steps."""
+    # By the index of statuses: in progress are few, and of a pipeline's tag there are all runs of weeks.
+    runs = instance.get_runs(dg.RunsFilter(statuses=[*LIMITS_S]))
+    return [run for run in runs if pipeline in (run.tags.get(PIPELINE_TAG), run.tags.get(STEP_TAG))]
+
+
+def _end(instance: DagsterInstance, run: dg.DagsterRun, silent_s: float) -> list[str]:
+    now = instance.get_run_by_id(run.run_id)
+    if now is None or now.status != run.status:
+        return []
+    error = RetriableError(
+        f"run {run.run_id[:8]}, which is {run.status.value}, gave no sign of life for {silent_s:.0f} s",
+        hint="nothing is to be done: the next run goes on where it ended",
+        code=RUN_DIED,
+    )
+    if run.status == dg.DagsterRunStatus.CANCELING:
+        instance.report_run_canceled(run, f"{error}\n{RUN_DIED.meaning}")
+    else:
+        # First: once the run has failed, alerts and the sensor look at them.
+        instance.add_run_tags(run.run_id, error_tags(error))
+        instance.report_run_failed(run, f"{error}\n{RUN_DIED.meaning}")
+    instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+    return [f"ended: {error.message}"]
