@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import takewhile
 
@@ -28,6 +29,9 @@ INTERVAL_S = 14
 IN_A_ROW = 3
 """A failure that may pass by itself is posted when it comes for the third time."""
 
+TRIES = 8
+"""Ticks, two minutes in all, in which an alert is tried that `post` refuses; the next one's turn comes then."""
+
 _LOOKED_BACK = 200
 
 
@@ -37,7 +41,7 @@ class Alert:
 
     `remedy` is the command or setting to go on with, "" if none is known. `folded` are the earlier failed runs of the
     pipeline's stage with the same error since its last success. `alone` names the tables that failed where all else was
-    done, "" where the whole run failed.
+    done, "" where the whole run failed. `unposted` counts alerts before this one that `post` refused for good.
     """
 
     pipeline: str
@@ -50,6 +54,7 @@ class Alert:
     at: str
     folded: int
     alone: str = ""
+    unposted: int = 0
 
 
 class NotPosted(dg.DagsterError):
@@ -60,9 +65,11 @@ def alert_sensor(post: Callable[[Alert], None], *, name: str = "calve_alerts") -
     """Hands to `post` what pipelines of this code location don't get over by themselves.
 
     An error that only a person can end is posted at its first run, any other at its third; neither again before a run
-    of the same stage succeeds. If `post` raises, the tick fails, and the next begins with the same run: `post` is
-    called until it returns, and later alerts wait for it. If the daemon dies right after a post, it is posted twice.
+    of the same stage succeeds. If `post` raises, the tick fails, and the next begins with the same run. After `TRIES`
+    of them the alert is logged in place of posted, and the next that is posted counts it as `unposted`: one that
+    can't be posted keeps back no other. If the daemon dies right after a post, it is posted twice.
     """
+    tries, unposted = Counter[str](), list[str]()
 
     @dg.run_failure_sensor(
         name=name,
@@ -77,11 +84,18 @@ def alert_sensor(post: Callable[[Alert], None], *, name: str = "calve_alerts") -
         if alert is None:
             return None
         try:
-            post(alert)
+            post(replace(alert, unposted=len(unposted)))
         except Exception as error:
-            # For an error of any other kind Dagster fails the tick and moves its cursor on: the alert would be lost.
-            raise NotPosted(f"run {run_id}: the alert about {alert.error} could not be posted") from error
-        context.log.info(f"run {run_id}: posted {alert.error}")
+            tries[run_id] += 1
+            if tries[run_id] < TRIES:
+                # For an error of any other kind Dagster fails the tick and moves its cursor on, past the alert.
+                raise NotPosted(f"run {run_id}: the alert about {alert.error} could not be posted") from error
+            unposted.append(run_id)
+            context.log.error(f"run {run_id}: {TRIES} times not posted, and not tried again: {alert}")
+        else:
+            unposted.clear()
+            context.log.info(f"run {run_id}: posted {alert.error}")
+        del tries[run_id]
         # Returned rather than left out: it ends the tick, so that the cursor is saved before another post may raise.
         return DagsterRunReaction(context.dagster_run, run_status=dg.DagsterRunStatus.FAILURE)
 

@@ -19,8 +19,9 @@ def check_alert_sensor(
 ) -> dg.SensorDefinition:
     """Hands to `post` each check of this code location's pipelines that turns red; with `warnings` yellow ones too.
 
-    A check is posted once, and not again before it was good in between. If `post` raises, the tick fails, and the next
-    begins with the same check. If the daemon dies right after a post, it is posted twice.
+    A check is posted once, and not again before it was good in between. One that `post` refuses is tried again with
+    each tick, and keeps back no other; a tick that posts none of those due fails. If the daemon dies right after a
+    post, it is posted twice.
     """
 
     @dg.sensor(
@@ -34,17 +35,18 @@ def check_alert_sensor(
         red = dict(_red(context, warnings=warnings))
         # What is good by now is news when it turns red again.
         still = [key for key in posted if key in red]
-        due = next((key for key in red if key not in still), None)
-        if due is None:
-            return dg.SensorResult(
-                skip_reason=f"{len(still)} checks are red, all of them posted", cursor=json.dumps(still)
-            )
-        try:
-            post(red[due])
-        except Exception as error:
-            raise NotPosted(f"{due}: the alert about it could not be posted") from error
-        # One a tick, so that the cursor is saved before another post may raise.
-        return dg.SensorResult(skip_reason=f"posted {due}", cursor=json.dumps([*still, due]))
+        refused: tuple[str, Exception] | None = None
+        for due in [key for key in red if key not in still]:
+            try:
+                post(red[due])
+            except Exception as error:  # noqa: BLE001 - raised below
+                refused = refused or (due, error)
+            else:
+                # One a tick, so that the cursor is saved before the daemon may die.
+                return dg.SensorResult(skip_reason=f"posted {due}", cursor=json.dumps([*still, due]))
+        if refused:
+            raise NotPosted(f"{refused[0]}: the alert about it could not be posted") from refused[1]
+        return dg.SensorResult(skip_reason=f"{len(still)} checks are red, all of them posted", cursor=json.dumps(still))
 
     return checks
 

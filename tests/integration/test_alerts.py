@@ -12,7 +12,7 @@ import pytest
 from dagster import DagsterInstance
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
-from calve.orchestration.dagster.alerts import Alert, NotPosted, alert_sensor
+from calve.orchestration.dagster.alerts import TRIES, Alert, NotPosted, alert_sensor
 from calve.orchestration.dagster.common.names import PIPELINE_TAG, STAGE_TAG
 from calve.orchestration.dagster.common.runs import error_tags
 from calve.sink_core.errors import BadRecord, CalveError, Unreachable
@@ -43,6 +43,7 @@ class Sensor:
 
     instance: DagsterInstance
     refusing: bool = False
+    refuses: str = ""
     cursor: str | None = None
     posted: list[Alert] = field(default_factory=list[Alert])
 
@@ -51,7 +52,7 @@ class Sensor:
         self.tick()  # the first only takes note of where the log ends
 
     def _post(self, alert: Alert) -> None:
-        if self.refusing:
+        if self.refusing or alert.run_id == self.refuses:
             raise OSError("503")
         self.posted.append(alert)
 
@@ -92,6 +93,16 @@ def test_a_post_that_raises_fails_the_tick_and_the_run_is_taken_up_again(
         sensor.tick()
     assert sensor.look() == []
     assert [alert.run_id for alert in sensor.posted] == runs[:2], "each once"
+
+
+def test_an_alert_that_can_not_be_posted_keeps_back_no_other(instance: DagsterInstance, sensor: Sensor) -> None:
+    runs = [run(instance, BAD), run(instance, BAD, stage="commit"), run(instance, BAD, stage="checks")]
+    sensor.refuses = runs[0]
+    for _ in range(TRIES - 1):
+        with pytest.raises(NotPosted, match=runs[0]):
+            sensor.look()
+    sensor.look()
+    assert [(alert.run_id, alert.unposted) for alert in sensor.posted] == [(runs[1], 1), (runs[2], 0)]
 
 
 # The example

@@ -35,6 +35,7 @@ class Sensor:
     instance: DagsterInstance
     warnings: bool = False
     refusing: bool = False
+    refuses: str = ""
     cursor: str | None = None
     posted: list[Alert] = field(default_factory=list[Alert])
 
@@ -44,7 +45,7 @@ class Sensor:
         self.repository = dg.Definitions.merge(pipelines, dg.Definitions(sensors=[self.sensor])).get_repository_def()
 
     def _post(self, alert: Alert) -> None:
-        if self.refusing:
+        if self.refusing or alert.error == self.refuses:
             raise OSError("503")
         self.posted.append(alert)
 
@@ -103,6 +104,18 @@ def test_what_could_not_be_posted_is_posted_by_the_next_tick(flow: Flow, instanc
         sensor.look()
     sensor.refusing = False
     assert sensor.look() == ["lag"]
+
+
+def test_a_check_that_can_not_be_posted_keeps_back_no_other(flow: Flow, instance: DagsterInstance) -> None:
+    sensor = Sensor(flow, instance, warnings=True, refuses="lag")
+    support.produce(flow.bootstrap, flow.topic, [b'{"id": 5, "more": 1}'])
+    flow.run()
+    flow.produce(range(6, 11))
+    run(flow, instance, CHECKS)
+    for _ in range(2):
+        with pytest.raises(NotPosted, match=f"lag of {flow.name}/.* could not be posted"):
+            sensor.look()
+    assert [alert.error for alert in sensor.posted] == ["dropped_fields"]
 
 
 def test_warnings_are_posted_if_wanted(flow: Flow, instance: DagsterInstance) -> None:

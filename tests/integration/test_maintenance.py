@@ -11,12 +11,13 @@ from typing import Any
 import dagster as dg
 import pytest
 from dagster import DagsterInstance
+from dagster._core.test_utils import create_run_for_test
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from calve.orchestration.cli.main import app
 from calve.orchestration.dagster.build import build_pipeline_defs
-from calve.orchestration.dagster.common.names import STAGE_TAG, job_name, pool
+from calve.orchestration.dagster.common.names import STAGE_TAG, job_name, pool, run_tags
 from calve.orchestration.dagster.common.operations.maintenance import OWN_TIMES
 from calve.orchestration.dagster.sink.names import table_key
 from calve.orchestration.local.broker import Broker
@@ -169,7 +170,7 @@ def test_one_pool_for_all_tasks_and_a_time_limit_of_their_own(flow: Flow) -> Non
         assert job.tags["dagster/max_runtime"] == "3600"
 
 
-def test_schedules_have_the_times_of_the_file_and_obey_a_pause(flow: Flow) -> None:
+def test_schedules_have_the_times_of_the_file_and_obey_a_pause(flow: Flow, instance: DagsterInstance) -> None:
     defs = build_pipeline_defs(flow.pipeline)
     schedules = {task: defs.resolve_schedule_def(f"{job_name(flow.pipeline, task)}_schedule") for task in TASKS}
     assert schedules["compact"].cron_schedule == "* * * * *"
@@ -177,10 +178,14 @@ def test_schedules_have_the_times_of_the_file_and_obey_a_pause(flow: Flow) -> No
     assert str(schedules["trim"].cron_schedule).endswith(" 4 * * *")
 
     def answers() -> dict[str, bool]:
-        context = dg.build_schedule_context(repository_def=defs.get_repository_def())
+        context = dg.build_schedule_context(instance, repository_def=defs.get_repository_def())
         return {task: bool(s.evaluate_tick(context).run_requests) for task, s in schedules.items()}
 
     assert set(answers().values()) == {True}
+    # One that takes longer than its interval is not asked for again meanwhile.
+    run = create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags=run_tags(flow.pipeline, "compact"))
+    assert [task for task, asked in answers().items() if not asked] == ["compact"]
+    instance.delete_run(run.run_id)
     with flow.session() as session:
         session.log.append(Paused(pipeline_id=session.bind().pipeline_id, by="ann", reason="upgrade"))
     assert [task for task, wanted in answers().items() if wanted] == ["keep_alive"]

@@ -64,11 +64,16 @@ _NOTHING_SAID = {
 
 def last_runs(instance: DagsterInstance, pipeline: Pipeline, stage: str) -> LastRuns:
     """The pipeline's runs of the stage that the sensor starts, newest first, as far as it needs them."""
+    if current := in_progress(instance, pipeline, stage):
+        return LastRuns(in_flight=current.dagster_run.run_id, in_flight_s=current.create_timestamp.timestamp())
     tags = {PIPELINE_TAG: pipeline.name, STAGE_TAG: stage}
-    current = instance.get_run_records(dg.RunsFilter(tags=tags, statuses=IN_PROGRESS), limit=1)
-    if current:
-        return LastRuns(in_flight=current[0].dagster_run.run_id, in_flight_s=current[0].create_timestamp.timestamp())
     return _failures(instance.get_run_records(dg.RunsFilter(tags=tags, statuses=ENDED), limit=_LOOKED_BACK))
+
+
+def in_progress(instance: DagsterInstance, pipeline: Pipeline, stage: str) -> dg.RunRecord | None:
+    """The newest run of the stage that waits or is at work; None if there is none."""
+    tags = {PIPELINE_TAG: pipeline.name, STAGE_TAG: stage}
+    return next(iter(instance.get_run_records(dg.RunsFilter(tags=tags, statuses=IN_PROGRESS), limit=1)), None)
 
 
 def _failures(ended: Sequence[dg.RunRecord]) -> LastRuns:

@@ -6,8 +6,10 @@ import zlib
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster import DagsterInstance
 
 from calve.orchestration.dagster.common.names import CHECKS, job_name
+from calve.orchestration.dagster.common.runs import in_progress
 from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
@@ -19,9 +21,18 @@ def checks_schedule(pipeline: Pipeline, job: "AssetJob", description: str) -> dg
         name=f"{job_name(pipeline, CHECKS)}_schedule",
         job=job,
         cron_schedule=pipeline.config.dagster.checks or f"{own_minute(pipeline)} * * * *",
+        execution_fn=lambda context: scheduled(context.instance, pipeline, CHECKS),
         default_status=default_status(pipeline),
         description=description,
     )
+
+
+def scheduled(instance: DagsterInstance, pipeline: Pipeline, stage: str) -> dg.RunRequest | dg.SkipReason:
+    """A run of the stage, unless one is in progress: where runs take longer than the interval, ever more would
+    wait in the queue."""
+    if current := in_progress(instance, pipeline, stage):
+        return dg.SkipReason(f"run {current.dagster_run.run_id[:8]} is in progress")
+    return dg.RunRequest()
 
 
 def default_status(pipeline: Pipeline) -> dg.DefaultScheduleStatus:

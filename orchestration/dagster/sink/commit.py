@@ -11,7 +11,7 @@ import dagster as dg
 
 from calve.orchestration.dagster.common.names import job_name, op_name, pool
 from calve.orchestration.dagster.common.runs import held_by_pause
-from calve.orchestration.dagster.common.schedules import default_status
+from calve.orchestration.dagster.common.schedules import default_status, scheduled
 from calve.orchestration.dagster.sink import metadata, specs, table_page
 from calve.orchestration.dagster.sink.names import COMMIT, table_key
 from calve.orchestration.dagster.sink.session import run_session
@@ -85,7 +85,7 @@ def commit_schedule(pipeline: SinkPipeline, every_s: float, job: "AssetJob", wat
         default_status=default_status(pipeline),
         description=f"Takes what {pipeline.name} has published into its tables.",
     )
-    def commit(_context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    def commit(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         try:
             state = watch.state()
         except CalveError as error:
@@ -93,7 +93,9 @@ def commit_schedule(pipeline: SinkPipeline, every_s: float, job: "AssetJob", wat
         if state is not None and state.paused is not None:
             return dg.SkipReason(str(state.paused))
         tables = state.tables_with_news() if state else []
-        return dg.RunRequest() if tables else dg.SkipReason("0 uncommitted batches")
+        if not tables:
+            return dg.SkipReason("0 uncommitted batches")
+        return scheduled(context.instance, pipeline, COMMIT)
 
     return commit
 

@@ -27,7 +27,7 @@ GRACE_S = 1.0
 """What answers at once is seen in the tick that asks; what takes longer is for the next one."""
 
 SILENT_S = 60.0
-"""A look that was not answered for so long says nothing of what waits now."""
+"""A look that was not answered for so long says nothing of the pending records of now."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Looks:
     _last: tuple[int, Waiting] | None = None
 
     def latest(self, offsets: Stored, at: int) -> Waiting:
-        """What waits behind these offsets, which are those of the log up to its offset `at`.
+        """The pending records behind these offsets, which are those of the log up to its offset `at`.
 
         An answer for other offsets is none. Raises what the source raised, and Unreachable while nothing is known.
         """

@@ -12,7 +12,7 @@ from calve.orchestration.dagster.common.names import job_name, op_name, pool, re
 from calve.orchestration.dagster.common.opening import Opens
 from calve.orchestration.dagster.common.operations.job import P, Work, of_config
 from calve.orchestration.dagster.common.parts import StateWatch
-from calve.orchestration.dagster.common.schedules import default_status, own_minute
+from calve.orchestration.dagster.common.schedules import default_status, own_minute, scheduled
 from calve.orchestration.dagster.common.signs import in_process
 from calve.orchestration.dagster.common.spark import own_resources, start_of
 from calve.sink_core.config.effective import Pipeline
@@ -181,7 +181,7 @@ def _schedule(
         default_status=default_status(pipeline),
         description=DESCRIPTIONS[task].format(pipeline.name),
     )
-    def schedule(_context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         try:
             state = watch.state()
         except CalveError as error:
@@ -190,6 +190,6 @@ def _schedule(
             return dg.SkipReason(f"pipeline {pipeline.name} has not run yet")
         if state.paused is not None and task != "keep_alive":
             return dg.SkipReason(str(state.paused))
-        return dg.RunRequest()
+        return scheduled(context.instance, pipeline, task)
 
     return schedule

@@ -1,4 +1,4 @@
-"""What the sensor knows of a system that takes long to say what waits, or never says it."""
+"""What the sensor knows of a system that takes long to name its pending records, or never does."""
 
 from __future__ import annotations
 
