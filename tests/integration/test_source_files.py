@@ -47,6 +47,7 @@ class Grown(Made):
         return file
 
     def records(self) -> list[tuple[str | None, Any]]:
+        support.until_stable(self.broker.bootstrap, self.topic)
         found = support.messages(self.broker.bootstrap, self.topic)
         return [(key.decode() if (key := m.key()) is not None else None, json.loads(m.value() or b"")) for m in found]
 

@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, text
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.urls import LIBPQ
-from calve.sink_core.error_codes.catalogs import CATALOG_AWAY
+from calve.sink_core.error_codes.tables import COMMITS_FAIL
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.iceberg.catalog import sql
 from calve.sink_core.sink.loop.coordinator import CommitReport
@@ -101,16 +101,16 @@ def test_a_row_that_somebody_has_locked_is_not_waited_for_for_ever(many: Flow, m
     with engine.begin() as somebody:
         somebody.execute(text("SELECT * FROM iceberg_tables WHERE table_name = 't1' FOR UPDATE"))
         report = many.commit()
-        assert {table: error.kind for table, error in report.failed.items()} == {MANY[1]: CATALOG_AWAY}
+        assert {table: error.kind for table, error in report.failed.items()} == {MANY[1]: COMMITS_FAIL}
     engine.dispose()
     assert many.commit().failed == {}
     check_each_record_is_there_once(many)
 
 
 def test_a_connection_whose_other_end_is_gone_is_ended_within_a_minute(many: Flow) -> None:
-    with many.iceberg() as catalog:
-        assert isinstance(catalog, SqlCatalog)
-        with catalog.engine.connect() as connection:
+    with many.session() as session:
+        assert isinstance(session.catalog, SqlCatalog)
+        with session.catalog.engine.connect() as connection:
             parameters = connection.connection.driver_connection.info.dsn_parameters  # pyright: ignore
     assert parameters.items() >= LIBPQ.items()
 

@@ -127,12 +127,19 @@ class FollowedLog(Generic[S]):
                 if log is not None and (end is None or not log.state.next_offset or end != log.state.next_offset):
                     log.refresh(timeout_s=READ_TIMEOUT_S)
             except TerminalError:
-                # What doesn't fit is looked up afresh the next time.
-                if self._log is not None:
-                    self._log.close()
-                self._log = None
+                self._forget()
                 raise
             return self.last
+
+    def forget(self) -> None:
+        """Have the log looked up afresh the next time."""
+        with taken(self._lock, f"control topic {self._pipeline.control_topic}"):
+            self._forget()
+
+    def _forget(self) -> None:
+        if self._log is not None:
+            self._log.close()
+        self._log = None
 
     def _opened(self) -> ControlLog[S] | None:
         """The control log if there is one: a pipeline that has never run has none."""
@@ -201,6 +208,7 @@ class LogWatch(ABC, Generic[P, S]):
             except TerminalError:
                 # What doesn't fit is looked up afresh the next time: a topic may have been made or deleted meanwhile.
                 self._topics_until = Deadline.after(0.0)
+                self._log.forget()
                 raise
 
     def state(self) -> S | None:

@@ -38,9 +38,9 @@ _SWAP = (
     .values({METADATA_LOCATION: bindparam(_BECOMES), PREVIOUS_METADATA_LOCATION: bindparam(_IS)})
 )
 
-LOCK_TIMEOUT = "60s"
-"""For a row of PostgreSQL that somebody else is changing, where nothing else sets one: a process that sleeps in the
-middle of its commit would hold up all others of the table.
+LOCK_TIMEOUT = "10s"
+"""At each try of a commit, for a row of PostgreSQL that somebody else is changing, where nothing else sets one: a
+process that sleeps in the middle of its commit would hold up all others of the table.
 """
 _LOCK_TIMEOUT = select(func.set_config("lock_timeout", bindparam("most"), True)).where(
     func.current_setting("lock_timeout") == "0"
