@@ -12,7 +12,11 @@ _SOURCES = [path.read_text() for package in ("sink_core", "spark_jobs") for path
 FAILPOINTS = sorted({name for source in _SOURCES for name in _REACHED.findall(source)})
 
 MIRRORS = {
-    *(name for name in FAILPOINTS if name.startswith(("generation.", "groups.", "slot.", "topics.", "transaction."))),
+    *(
+        name
+        for name in FAILPOINTS
+        if name.startswith(("copy.", "generation.", "groups.", "slot.", "topics.", "transaction."))
+    ),
     "resolve.after-token",
 }
 """Those that only mirrors reach."""
