@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import psycopg2
 
 from bench.progress import say
+from calve.sink_core.config.source_systems import TopicNames
 from calve.sink_core.source.base import Limits, Rows
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.opening import OpenedSource, SourceSpec
@@ -54,7 +55,8 @@ class Reader:
 
     def until(self, over: threading.Event) -> None:
         """Look again and again, and once all is `over` until nothing comes any more for as long as it settles."""
-        spec = SourceSpec(TABLES, {"url": self.url, "topics": "late", "tables": [{"table": TABLE, **WAYS[self.way]}]})
+        tables = [{"table": TABLE, **WAYS[self.way]}]
+        spec = SourceSpec(TABLES, {"url": self.url, "topics": TopicNames("late"), "tables": tables})
         stored, versions, quiet_since = dict[FlatMap, FlatMap](), set[tuple[int, int]](), time.monotonic()
         with OpenedSource(spec) as source:
             while not over.is_set() or time.monotonic() < quiet_since + 2 * LONGEST_S + 2:

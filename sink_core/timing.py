@@ -50,15 +50,16 @@ def apart(call: Callable[[], T], name: str) -> Future[T]:
     One that never comes back keeps that thread, and nobody waits for it at the end of the process: those of a
     ThreadPoolExecutor are joined there.
     """
-    future: Future[T] = Future()
+    answer: Future[T] = Future()
 
-    def make() -> None:
+    def make(future: Future[T]) -> None:
         try:
-            result = call()
+            future.set_result(call())
         except BaseException as error:  # noqa: BLE001 - raised to whoever asks
             future.set_exception(error)
-        else:
-            future.set_result(result)
+        finally:
+            # The error's traceback leads here, and the future to the error.
+            del future
 
-    Thread(target=make, daemon=True, name=name).start()
-    return future
+    Thread(target=make, args=(answer,), daemon=True, name=name).start()
+    return answer

@@ -58,7 +58,7 @@ def postgres(password: str = "", **settings: str) -> Generator[Postgres]:
     directory, port = Path(tempfile.mkdtemp(prefix="calve-postgres-", dir=place)), steady_port()
     try:
         # What a crash of the machine would cost is nobody's here. Each test has a slot of its own.
-        with running(directory, port, password, fsync="off", max_replication_slots="100", **settings):
+        with running(directory, port, password, fsync="off", autovacuum="off", max_replication_slots="100", **settings):
             yield Postgres(port)
     finally:
         shutil.rmtree(directory)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -13,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.config.references import resolve
 from calve.sink_core.kafka.compat import TIMED_OUT
+from calve.sink_core.timing import apart
 
 LOGGER = logging.getLogger("calve.librdkafka")
 LOGGER.addHandler(logging.NullHandler())
@@ -114,29 +113,18 @@ class BoundedProducer(Producer):
 
 def in_time(call: Callable[[], None], timeout_s: float) -> None:
     """Make a call that may not come back. Raises KafkaException `_TIMED_OUT` some seconds after `timeout_s`."""
-    ended: SimpleQueue[BaseException | None] = SimpleQueue()
-
-    def make() -> None:
-        try:
-            call()
-        except BaseException as error:  # noqa: BLE001 - raised below
-            ended.put(error)
-        else:
-            ended.put(None)
-
-    # What does not come back keeps its thread, and nobody waits for that one at the end of the process.
-    Thread(target=make, daemon=True, name="calve-bounded").start()
+    answer = apart(call, "calve-bounded")
     try:
-        error = ended.get(timeout=timeout_s + GRACE_S)
-    except Empty:
+        error = answer.exception(timeout=timeout_s + GRACE_S)
+    except TimeoutError:
         told = f"no answer in {timeout_s:.0f} s"
         raise KafkaException(KafkaError(TIMED_OUT, told, txn_requires_abort=True)) from None
     if error is not None:
         try:
             raise error
         finally:
-            # It would hold its frame, and that the producer.
-            del error
+            # They would hold their frame, and that the producer.
+            del answer, error
 
 
 def await_broker(producer: Producer, topic: str, timeout_s: float) -> None:

@@ -145,7 +145,7 @@ def _history(session: Session, report: RunReport, progress: OnProgress) -> Itera
             and table.history == "replay"
             and session.log.state.unfed_batches(table.name) > 0
         ):
-            yield from (report for report in jobs.history_to_end(table.name) if report.batch_id)
+            yield from (job for job in jobs.history_to_end(table.name) if job.batch_id)
 
 
 class _Commits:

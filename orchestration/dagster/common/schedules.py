@@ -28,8 +28,7 @@ def checks_schedule(pipeline: Pipeline, job: "AssetJob", description: str) -> dg
 
 
 def scheduled(instance: DagsterInstance, pipeline: Pipeline, stage: str) -> dg.RunRequest | dg.SkipReason:
-    """A run of the stage, unless one is in progress: where runs take longer than the interval, ever more would
-    wait in the queue."""
+    """A run of the stage, unless one is in progress: of runs longer than the interval ever more would be queued."""
     if current := in_progress(instance, pipeline, stage):
         return dg.SkipReason(f"run {current.dagster_run.run_id[:8]} is in progress")
     return dg.RunRequest()

@@ -18,7 +18,7 @@ Commits = Callable[[Collection[str]], Iterator[tuple[str, TableCommit | CalveErr
 """As `commit` of a `Lake`."""
 
 _REASON = 1000
-"""Characters of why a table stays behind that the log is told, which keeps them for as long as the table does."""
+"""Characters of why a table stays behind, before the code: the log keeps them for as long as the table does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,6 @@ class Coordinator:
                 through_offset=min([limit, *behind]),
                 tables_behind=tuple(sorted(report.failed)),
                 valid_through_ms=report.valid_through_ms,
-                reasons={table: f"{error.message} [{error.code}]"[:_REASON] for table, error in report.failed.items()},
+                reasons={table: f"{error.message[:_REASON]} [{error.code}]" for table, error in report.failed.items()},
             )
         )

@@ -171,12 +171,12 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
         return [
             table
             for table, written in self.written.items()
-            if written and written[-1].offset >= max(self.reported.get(table, {"": 0}).values())
+            if written and written[-1].offset >= self._reported_through(table)
         ]
 
     def behind_since_ms(self, table: str) -> int | None:
         """When the first was published that a table lacks by what the log says; None if it lacks nothing."""
-        first = next(self._written_since(table, max(self.reported.get(table, {"": 0}).values())), None)
+        first = next(self._written_since(table, self._reported_through(table)), None)
         return first.event.written_at_ms if first else None
 
     @property
@@ -214,6 +214,10 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
         """VTTS of a table that has every event below `up_to`; None before anything is known."""
         known = [through for offset, through in self._through if offset < up_to]
         return (known[-1] or None) if known else None
+
+    def _reported_through(self, table: str) -> int:
+        """Highest stored control offset reported for any incarnation of a table; 0 if none was."""
+        return max(self.reported.get(table, {"": 0}).values())
 
     def _written_since(self, table: str, offset: int) -> Iterator[Logged[DataWritten]]:
         return self.written[table].since(offset) if table in self.written else iter(())

@@ -40,6 +40,17 @@ FILES = Path(__file__).with_name("pipelines.txt").read_text().split()
 defs = dg.Definitions.merge(*(build_pipeline_defs(load(Path(file))) for file in FILES))
 """
 
+# The code server spawns a process for each run, which loads the location too: as long as the file of the failpoint is
+# there, each takes it with it.
+DYING = f"""
+import multiprocessing, os
+from contextlib import suppress
+if multiprocessing.parent_process() is not None:
+    with suppress(FileNotFoundError):
+        os.environ["CALVE_FAILPOINT"] = open("failpoint").read()
+{DEFINITIONS}
+"""
+
 
 @dataclass
 class Stack:

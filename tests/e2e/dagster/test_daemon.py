@@ -15,7 +15,7 @@ from calve.orchestration.dagster.sink.names import COMMIT, INGEST
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.sink.verify.proof import verify
 from tests import support
-from tests.e2e.dagster.stack import BIN, DEFINITIONS, Stack, stack, until
+from tests.e2e.dagster.stack import BIN, DYING, Stack, stack, until
 from tests.gate import only
 from tests.pipelines import Flow
 from tests.warm_spark import WarmSpark
@@ -25,17 +25,6 @@ POINTS = ("write.after-files", "commit.after-swap")
 """Before a batch is published, and after it; tests/e2e/faults kills everywhere, without Dagster."""
 
 BATCH = 100
-
-# The code server spawns a process for each run, which loads the location too: as long as the failpoint is there, each
-# takes it with it. The other two pipelines' runs never get as far as that.
-DYING = f"""
-import multiprocessing, os
-from contextlib import suppress
-if multiprocessing.parent_process() is not None:
-    with suppress(FileNotFoundError):
-        os.environ["CALVE_FAILPOINT"] = open("failpoint").read()
-{DEFINITIONS}
-"""
 
 
 class Deployment:
@@ -68,6 +57,7 @@ def deployment(broker: Broker, warm_spark: WarmSpark, tmp_path_factory: pytest.T
 
 @pytest.fixture(scope="module")
 def dagster(deployment: Deployment) -> Generator[Stack]:
+    # The other two pipelines' runs never get as far as the failpoint.
     files = [flow.pipeline.path for flow in deployment.flows]
     with stack(deployment.directory, files, definitions=DYING) as running:
         running.daemon()

@@ -30,7 +30,7 @@ from calve.orchestration.dagster.sink.names import COMMIT, INGEST, REPLAY_HOURS
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.sink.verify.proof import verify
 from tests import support
-from tests.e2e.dagster.stack import DEFINITIONS, Stack, stack, until
+from tests.e2e.dagster.stack import DYING, Stack, stack, until
 from tests.gate import only
 from tests.pipelines import Flow
 from tests.warm_spark import WarmSpark
@@ -38,16 +38,6 @@ from tests.warm_spark import WarmSpark
 FAILURE, STARTED, SUCCESS = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.SUCCESS
 POINTS = ("write.after-files", "commit.after-swap")
 BATCH = 100
-
-# As long as the file is there, runs that are loaded have the failpoint.
-STAYING = f"""
-import multiprocessing, os
-from contextlib import suppress
-if multiprocessing.parent_process() is not None:
-    with suppress(FileNotFoundError):
-        os.environ["CALVE_FAILPOINT"] = open("failpoint").read()
-{DEFINITIONS}
-"""
 
 
 class Deployment:
@@ -80,7 +70,7 @@ def deployment(broker: Broker, warm_spark: WarmSpark, tmp_path_factory: pytest.T
 
 @pytest.fixture(scope="module")
 def dagster(deployment: Deployment) -> Generator[Stack]:
-    with stack(deployment.directory, [deployment.flow.pipeline.path], definitions=STAYING) as running:
+    with stack(deployment.directory, [deployment.flow.pipeline.path], definitions=DYING) as running:
         deployment.produce()
         running.code_server()
         running.daemon()

@@ -9,10 +9,14 @@ from collections.abc import Callable, Generator
 import pytest
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.error_codes.hudi import HUDI_JVM
 from calve.sink_core.errors import EXIT_DONE
 from calve.sink_core.hudi.files.place import Place
 from calve.sink_core.hudi.files.timeline import read_timeline
-from tests import hudi_spark
+from calve.sink_core.tables.log.events import CommitComplete
+from calve.sink_core.tables.log.fold import SINK
+from tests import hudi_spark, support
+from tests.codes import says
 from tests.e2e.faults.conftest import KILLS, NO_SPARK
 from tests.e2e.faults.hudi.world import TYPES, HudiWorld
 from tests.e2e.faults.kills import RUN_S, Series, done, run_to_end, waited_for
@@ -118,5 +122,7 @@ def test_a_hudi_client_that_is_killed_costs_a_try_and_no_record(
         run.wake()
         code = run.finish(RUN_S)
     assert code == EXIT_DONE, run.output_text
+    events = map(SINK.decode, filter(None, support.consume(world.bootstrap, f"calve.test.{world.name}.control")))
+    says("\n".join(why for e in events if isinstance(e, CommitComplete) for why in e.reasons.values()), HUDI_JVM)
     took = run_to_end(launcher.warm, world)
     tell(Outcome.of("Hudi's client: killed", "in-lock", world.difference(), took))
