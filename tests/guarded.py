@@ -39,6 +39,7 @@ MECHANISM = "SCRAM-SHA-512"
 EVERYBODY = "*"
 ALLOW = AclPermissionType.ALLOW
 KINDS = {
+    "--cluster": ResourceType.BROKER,
     "--topic": ResourceType.TOPIC,
     "--group": ResourceType.GROUP,
     "--transactional-id": ResourceType.TRANSACTIONAL_ID,

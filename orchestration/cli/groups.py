@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -51,13 +51,16 @@ def _show(name: str, file: Path, connections: Path | None, *, does: bool = False
         _ = plane.pipeline_id
         plane.check_bound()
         sync = GroupSync(plane, lambda step: status.update(step.message))
-        found: Sequence[GroupOffset] = sync.sync() if does else look(plane)
+        groups = sync.sync() if does else look(plane)
     if as_json:
-        say_json({"pipeline": pipeline.name, "groups": [_document(each) for each in found]})
+        offsets, blockers = map(_document, groups.offsets), map(asdict, groups.blockers)
+        say_json({"pipeline": pipeline.name, "groups": [*offsets], "blockers": [*blockers]})
     elif not pipeline.config.groups.include:
         say("groups.include selects none")
     else:
-        say_table(f"groups of {pipeline.config.source_alias}", _COLUMNS, [_row(each) for each in found])
+        say_table(f"groups of {pipeline.config.source_alias}", _COLUMNS, [_row(each) for each in groups.offsets])
+        for each in groups.blockers:
+            say(str(each))
 
 
 def _document(each: GroupOffset) -> dict[str, object]:

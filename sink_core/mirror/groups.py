@@ -18,10 +18,10 @@ Crash points, and what the next run finds:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -32,7 +32,8 @@ from calve.sink_core.config.mirror import StartAtMirror
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control.group import SourceGroup
 from calve.sink_core.control.rounds import OnProgress, Progress
-from calve.sink_core.errors import CalveError, ConfigError
+from calve.sink_core.control.status import Blocker
+from calve.sink_core.errors import CalveError, ConfigError, RetriableError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.failures import answered, classify, reported
@@ -86,6 +87,14 @@ class GroupOffset:
         return TopicPartition(self.remote, self.partition)
 
 
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """What the selected groups have read, by group, topic and partition, and those of which that can't be said."""
+
+    offsets: list[GroupOffset] = field(default_factory=list[GroupOffset])
+    blockers: list[Blocker] = field(default_factory=list[Blocker])
+
+
 class GroupSync:
     """The syncs of one run: after a batch if `groups.every` has passed, and at its end. `last` is what the last did."""
 
@@ -93,40 +102,44 @@ class GroupSync:
         self._plane, self._progress = plane, progress
         self._due = Deadline.after(plane.pipeline.config.groups.every)
         self._checkpoints = Checkpoints(plane)
-        self.last: list[GroupOffset] = []
+        self.last = Groups()
 
     def when_due(self) -> None:
+        """What a cluster refuses or doesn't answer here holds up no record; the sync at the end says it."""
         if self._due.passed:
-            self.sync()
+            with suppress(RetriableError, ConfigError):
+                self.sync()
 
-    def sync(self) -> list[GroupOffset]:
+    def sync(self) -> Groups:
         """Put every group that was selected where it belongs. What can't be done is said of each, and fails nothing.
 
         Raises Unreachable and ConfigError for a cluster as a whole, FindingError as `topics.look`.
         """
         config = self._plane.pipeline.config.groups
         if not config.include:
-            return []
+            return self.last
         self._due = Deadline.after(config.every)
         found = look(self._plane)
-        names = {each.group for each in found}
+        names = {each.group for each in found.offsets}
         self._progress(Progress("groups", f"putting {len(names):,} groups in place", offsets=len(names)))
         busy = {name for name, state in states(self._plane.admin).items() if state not in _IDLE}
-        self.last = _each_group(found, partial(_put, self._plane, busy))
+        self.last = Groups(_each_group(found.offsets, partial(_put, self._plane, busy)), found.blockers)
         reach("groups.after-sync")
         if config.checkpoints:
-            self._checkpoints.write(self.last)
+            self._checkpoints.write(self.last.offsets)
         return self.last
 
 
-def look(plane: MirrorPlane) -> list[GroupOffset]:
+def look(plane: MirrorPlane) -> Groups:
     """All that the selected groups have read of what the mirror copies, translated; nothing is written."""
     seen = topics.look(plane)
     remotes = seen.remote
     names = [name for name in states(plane.source_admin) if is_selected(plane.pipeline, name)]
+    answers = dict(zip(names, _at_once(lambda name: _read(plane, name, seen.ends), names), strict=True))
     found = [
         GroupOffset(group, *at, remotes[at].topic, p.offset, max(0, seen.real_ends[at] - p.offset), p.metadata)
-        for group, positions in zip(names, _at_once(lambda name: _read(plane, name, seen.ends), names), strict=True)
+        for group, positions in answers.items()
+        if not isinstance(positions, CalveError)
         for at, p in sorted(positions.items())
     ]
     there = [at for at in sorted({each.at for each in found}) if at in plane.log.refresh().partitions]
@@ -134,7 +147,8 @@ def look(plane: MirrorPlane) -> list[GroupOffset]:
     ends = end_offsets(plane.admin, there, timeout_s=ADMIN_TIMEOUT_S)
     # Read behind the ends: what lies before them, if the mirror wrote it, is in the log by now.
     translated = _Translation(plane, starts, ends).of(found)
-    return _each_group(translated, partial(_compared, plane))
+    unread = [Blocker.of(f"group {name}", error) for name, error in answers.items() if isinstance(error, CalveError)]
+    return Groups(_each_group(translated, partial(_compared, plane)), unread)
 
 
 def states(admin: AdminClient) -> dict[str, ConsumerGroupState]:
@@ -226,10 +240,18 @@ def is_selected(pipeline: MirrorPipeline, group: str) -> bool:
     return pipeline.config.groups.has(group) and not group.startswith(_CALVES)
 
 
-def _read(plane: MirrorPlane, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-    """What the group has on the source, without waiting for a transaction that is open: the next sync sees its end."""
-    with closing(SourceGroup(plane.pipeline.source.properties, group, waits=False)) as source:
-        return source.positions(partitions)
+def _read(
+    plane: MirrorPlane, group: str, partitions: Iterable[TopicPartition]
+) -> Mapping[TopicPartition, Position] | CalveError:
+    """What the group has on the source, without waiting for a transaction that is open: the next sync sees its end.
+
+    An error is that of the group alone: one without the permission, or whose coordinator is away.
+    """
+    try:
+        with closing(SourceGroup(plane.pipeline.source.properties, group, waits=False)) as source:
+            return source.positions(partitions, timeout_s=_SETTLED_S)
+    except CalveError as error:
+        return error
 
 
 def _compared(plane: MirrorPlane, group: str, places: list[GroupOffset]) -> list[GroupOffset]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from calve.sink_core.control.rounds import Bounds, OnProgress, Progress, rounds
+from calve.sink_core.control.rounds import Bounds, OnProgress, Progress, blocked, rounds
 from calve.sink_core.control.status import Blocker
 from calve.sink_core.mirror.batches import Copier, CopyReport
 from calve.sink_core.mirror.groups import GroupOffset, GroupSync
@@ -76,5 +76,7 @@ def run_steps(
         groups.sync()
     if not report.batches:
         copier.keep_alive()
-    report.groups = groups.last
+    report.groups = groups.last.offsets
+    report.blockers = [*report.blockers, *groups.last.blockers]
+    report.ended += blocked("; blocked: ", groups.last.blockers)
     progress(Progress("end", report.ended))

@@ -132,7 +132,7 @@ def test_an_offset_that_is_yet_to_be_copied_is_put_behind_what_is_there(
     remote = pipeline.remote_of(topic)
     with MirrorPlane(pipeline) as plane:
         plane.read_only()
-        (place,) = GroupSync(plane).sync()
+        (place,) = GroupSync(plane).sync().offsets
     assert (place.source_offset, place.target_offset, place.done) == (5, ends(broker, remote)[0], True)
     with Member(broker, group, remote) as member:
         assert member.read() == []
@@ -181,10 +181,10 @@ def test_what_the_log_has_no_longer_is_said(
         run_mirror(plane)
         state = plane.log.state
         state.copied.clear()
-        (old,) = look(plane)
+        (old,) = look(plane).offsets
         assert (old.target_offset, bool(old.why_not)) == (None, True)
         state.begins = dict.fromkeys(state.begins, 2)
-        (before,) = look(plane)
+        (before,) = look(plane).offsets
         assert (before.target_offset, "2" in before.why_not) == (None, True)
 
 

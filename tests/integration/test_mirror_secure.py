@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from calve.sink_core.error_codes.kafka import NOT_GRANTED
+from calve.sink_core.error_codes.kafka import NO_BROKER, NOT_GRANTED
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED
 from tests import support
 from tests.codes import says
@@ -124,6 +124,20 @@ def test_the_acls_that_are_printed_are_enough_and_each_is_needed(mirror: Guarded
             assert checked.returncode in (EXIT_STOPPED, EXIT_BAD_INPUT), line
             assert line in checked.stdout, "printed again, to be granted"
     _ok(mirror, "check")
+
+    # A group that is listed and can't be read holds up no record.
+    [line] = [line for line in lines if f"--bootstrap-server {mirror.source.address} " in line and readers in line]
+    listed = line.replace(f"--group {readers}", "--cluster kafka-cluster")
+    support.produce(source, mirror.topic, [b"more"])
+    with taken_away(admin, line):
+        grant(admin, listed)
+        done = mirror.calve("run", "--json")
+    assert done.returncode == 0, done.stderr
+    [blocker] = json.loads(done.stdout)["blockers"]
+    assert blocker["where"] == f"group {readers}"
+    # The client waits for the group's coordinator, of which it isn't told.
+    says(blocker["why"], NO_BROKER)
+    assert support.consume(target, f"eu.{mirror.topic}")[-1] == b"more"
 
 
 def _ok(mirror: GuardedMirror, command: str) -> None:
