@@ -15,17 +15,6 @@ from calve.sink_core.errors import keep_secret
 REFERENCE = re.compile(r"\$\{ENV:([A-Za-z_][A-Za-z0-9_]*)\}")
 """What stands for a value of the environment."""
 
-LIBPQ = {
-    "connect_timeout": "10",
-    "keepalives_idle": "30",
-    "keepalives_interval": "10",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "60000",
-}
-"""Parameters by which a client of PostgreSQL ends a connection whose other end is gone within a minute. Seconds, and
-milliseconds for the last. By itself it waits a quarter of an hour for what it has sent, and two hours for an answer.
-"""
-
 _AFTER_SCHEME = "://"
 # A question mark alone may be of a password.
 _PARAMETERS = re.compile(r"\?[A-Za-z_][\w.-]*=")

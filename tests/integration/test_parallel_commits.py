@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from calve.orchestration.cli.boundary import INTERRUPTED
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.errors import FindingError
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.iceberg.commit.table import TableCommitter
 from calve.sink_core.sink.loop.coordinator import CommitReport
 from calve.sink_core.sink.verify.proof import verify
-from tests.launch import forked
+from tests.launch import forked, started
 from tests.pipelines import Flow
 from tests.rest_catalog import Proxy, RestCatalog, proxied
 from tests.support import TopicFactory
@@ -56,6 +59,7 @@ def restful(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, rest_cata
         flow.produce(range(10))
         flow.run()
         proxy.most_at_a_time = 0
+        proxy.commits.clear()
         yield Restful(flow, proxy)
 
 
@@ -150,5 +154,22 @@ def test_what_a_broken_off_round_has_begun_comes_to_its_end(restful: Restful) ->
 
     with pytest.raises(KeyboardInterrupt):
         broken_off()
+    restful.flow.commit()
+    restful.proven(*range(20))
+
+
+def test_ctrl_c_does_not_wait_for_a_catalog_that_does_not_answer(restful: Restful) -> None:
+    """Which is given a minute otherwise, at each try."""
+    restful.publish(range(10, 20))
+    restful.proxy.commit_delay_s = 3600
+    command = started("commit", restful.flow.pipeline.path)
+    while restful.proxy.most_at_a_time < 2:
+        assert command.process.is_alive()
+        time.sleep(0.1)
+    assert command.process.pid is not None
+    os.kill(command.process.pid, signal.SIGINT)
+    assert command.done().returncode == INTERRUPTED
+    assert restful.proxy.commits == []
+    restful.proxy.commit_delay_s = 0
     restful.flow.commit()
     restful.proven(*range(20))

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from sqlalchemy import create_engine, text
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.config.urls import LIBPQ
 from calve.sink_core.error_codes.tables import COMMITS_FAIL
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.iceberg.catalog import sql
+from calve.sink_core.libpq import LIBPQ
 from calve.sink_core.sink.loop.coordinator import CommitReport
 from calve.sink_core.sink.maintenance.tasks import run_task
 from calve.sink_core.sink.verify.proof import verify

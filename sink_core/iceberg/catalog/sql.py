@@ -22,12 +22,11 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 from sqlalchemy import bindparam, func, literal_column, make_url, select, update
 
-from calve.sink_core.config.urls import LIBPQ
 from calve.sink_core.iceberg.compat import staged, write_staged
+from calve.sink_core.libpq import PLUGIN, POSTGRES
 
 _ROWS = SqlCatalogBaseTable.metadata.tables[IcebergTables.__tablename__]
 _KEY = ("catalog_name", "table_namespace", "table_name")
-_POSTGRES, _LIBPQ_DRIVERS = "postgresql", ("psycopg2", "psycopg")
 _IS, _BECOMES = "is", "becomes"
 _IS_ITS_ROW = [_ROWS.c[each] == bindparam(f"row_{each}") for each in _KEY]
 # All columns there are: catalogs made by early versions have no `iceberg_type`.
@@ -109,7 +108,7 @@ class PlainSqlCatalog(SqlCatalog):
         write_staged(self, after)
         places = {_IS: now.metadata_location, _BECOMES: after.metadata_location}
         with self.engine.begin() as connection:
-            if connection.dialect.name == _POSTGRES:
+            if connection.dialect.name == POSTGRES:
                 connection.execute(_LOCK_TIMEOUT, {"most": LOCK_TIMEOUT})
             if connection.execute(_SWAP, {**self._row_of(now.name()), **places}).rowcount < 1:
                 raise CommitFailedException(f"Table has been updated by another process: {'.'.join(now.name())}")
@@ -152,13 +151,10 @@ class PlainSqlCatalog(SqlCatalog):
 
 
 def _with_deadlines(uri: str) -> str:
-    """`uri` with the time-outs that it doesn't say itself, if it is of a client that has them."""
-    if not uri.startswith(_POSTGRES):
+    """`uri` so that a connection to PostgreSQL ends whose server is gone or silent."""
+    if not uri.startswith(POSTGRES):
         return uri
-    url = make_url(uri)
-    if url.get_driver_name() not in _LIBPQ_DRIVERS:
-        return uri
-    return url.update_query_dict({**LIBPQ, **url.query}).render_as_string(hide_password=False)
+    return make_url(uri).update_query_dict({"plugin": PLUGIN}).render_as_string(hide_password=False)
 
 
 def _weight(metadata: TableMetadata) -> int:

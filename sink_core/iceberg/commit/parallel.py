@@ -8,9 +8,11 @@ either is left to the caller, and done as if it were the only one.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Event
+from typing import Any, TypeVar
 
 from pyiceberg.catalog import Catalog
 
@@ -20,6 +22,10 @@ from calve.sink_core.iceberg.commit.merge import Merging
 from calve.sink_core.iceberg.commit.table import TableCommitter
 from calve.sink_core.tables.history.shares import Events
 from calve.sink_core.tables.log.state import CommitState
+from calve.sink_core.timing import apart
+
+BREAK_OFF_S = 10.0
+"""For tables that have been begun, of a caller that takes no more outcomes, as on Ctrl-C."""
 
 T = TypeVar("T")
 
@@ -58,22 +64,32 @@ class LeavingMerges(Merging):
 
 
 @dataclass(slots=True)
-class TableThread:
-    """A thread with a catalog of its own, opened at first use: clients of catalogs are not made to be shared."""
+class Lane:
+    """Tables one after the other, with a catalog of their own, opened at first use: clients of catalogs are not made to
+    be shared.
+    """
 
     open_catalog: Callable[[], Catalog]
-    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="tables"))
     catalog: Catalog | None = None
+    last: Future[Any] | None = None
 
-    def begin(self, work: Work[T], committer: TableCommitter, name: str) -> Future[T | CalveError]:
-        return self.thread.submit(self._done, work, committer, name)
+    def begin(self, work: Work[T], committer: TableCommitter, name: str, over: Event) -> Future[T | CalveError]:
+        """What becomes of a table once those before it are done. `over` keeps it from beginning."""
+        before = self.last
+        answer = self.last = apart(partial(self._done, before, work, committer, name, over), f"table {name}")
+        return answer
 
     def close(self) -> None:
-        self.thread.shutdown(cancel_futures=True)
-        if self.catalog is not None:
+        # One that is still at work has it for the rest of the process.
+        if self.catalog is not None and (self.last is None or self.last.done()):
             self.catalog.close()
 
-    def _done(self, work: Work[T], committer: TableCommitter, name: str) -> T | CalveError:
+    def _done(
+        self, before: Future[Any] | None, work: Work[T], committer: TableCommitter, name: str, over: Event
+    ) -> T | CalveError:
+        wait([before] if before else [])
+        if over.is_set():
+            raise NeedsCaller
         try:
             catalog = self.catalog = self.catalog or self.open_catalog()
         except CalveError as error:
@@ -86,8 +102,8 @@ class TableThreads:
     """As many lanes as tables are worked at a time. A table keeps its lane, whose catalog may remember it."""
 
     def __init__(self, open_catalog: Callable[[], Catalog], number: int) -> None:
-        self._lanes = [TableThread(open_catalog) for _ in range(number)]
-        self._of: dict[str, TableThread] = {}
+        self._lanes = [Lane(open_catalog) for _ in range(number)]
+        self._of: dict[str, Lane] = {}
 
     def each(
         self, work: Work[T], committer: TableCommitter, names: Collection[str]
@@ -116,8 +132,9 @@ class TableThreads:
         self, work: Work[T], committer: TableCommitter, names: Collection[str], left: list[str]
     ) -> Iterator[tuple[str, T | CalveError]]:
         log = LogAsRead(committer.log.state, committer.log.whole)
-        apart = replace(committer, log=log, merging=LeavingMerges(committer.merging.tables))
-        futures = {name: self._lane(name).begin(work, apart, name) for name in names}
+        here = replace(committer, log=log, merging=LeavingMerges(committer.merging.tables))
+        over = Event()
+        futures = {name: self._lane(name).begin(work, here, name, over) for name in names}
         try:
             for name, future in futures.items():
                 try:
@@ -127,12 +144,12 @@ class TableThreads:
                 else:
                     yield name, outcome
         finally:
-            # Should the caller break off: what has begun comes to its end first.
-            for future in futures.values():
-                future.cancel()
-            wait(futures.values())
+            # Should the caller break off: what has begun comes to its end first, unless nobody answers it. A commit
+            # that lands late does no harm.
+            over.set()
+            wait(futures.values(), timeout=BREAK_OFF_S)
 
-    def _lane(self, name: str) -> TableThread:
+    def _lane(self, name: str) -> Lane:
         return self._of.setdefault(name, self._lanes[len(self._of) % self.number])
 
 

@@ -25,7 +25,7 @@ from sqlalchemy.exc import (
 
 from calve.sink_core.config.error_text import describe
 from calve.sink_core.config.references import without_user_info
-from calve.sink_core.config.urls import LIBPQ, encoded
+from calve.sink_core.config.urls import encoded
 from calve.sink_core.error_codes.source import (
     DATABASE_NOT_NOW,
     DATABASE_REFUSED,
@@ -35,14 +35,12 @@ from calve.sink_core.error_codes.source import (
     NO_TABLE_TO_ASK,
 )
 from calve.sink_core.errors import ConfigError, RetriableError, Unreachable
+from calve.sink_core.libpq import PLUGIN, POSTGRES
 from calve.sink_core.source.postgres.values import SESSION, TYPES, Types
 
 AT_ONCE = 1_000
 """Rows that are fetched at a time, and sent in one `Rows`."""
 
-_POSTGRES = "postgresql"
-# Of libpq. What the address says of them holds.
-_CONNECT = {**LIBPQ, "fallback_application_name": "calve"}
 _ZONE = "timezone"
 # The zone is the user's own where the clock is asked.
 _SETTINGS = {name: value for name, value in SESSION.items() if name != _ZONE}
@@ -64,7 +62,7 @@ class Database:
 
     @property
     def is_postgres(self) -> bool:
-        return self.dialect == _POSTGRES
+        return self.dialect == POSTGRES
 
     @cached_property
     def fingerprint(self) -> str:
@@ -73,7 +71,7 @@ class Database:
             return self._shown
         with self.asked() as connection:
             system, name = connection.execute(sa.text(_IDENTITY)).one()
-        return f"{_POSTGRES} {system}/{name}"
+        return f"{POSTGRES} {system}/{name}"
 
     @contextmanager
     def asked(self) -> Generator[sa.Connection]:
@@ -153,12 +151,14 @@ _IDENTITY = "SELECT system_identifier, current_database() FROM pg_control_system
 def _engine(url: str, shown: str) -> sa.Engine:
     try:
         parsed = sa.make_url(url)
-        postgres = parsed.get_backend_name() == _POSTGRES
+        postgres = parsed.get_backend_name() == POSTGRES
         # Which driver stands behind the name alone differs from one release of SQLAlchemy to the next.
-        if parsed.drivername == _POSTGRES:
-            parsed = parsed.set(drivername=f"{_POSTGRES}+psycopg2")
-        given = {key: value for key, value in _CONNECT.items() if postgres and key not in parsed.query}
-        engine = sa.create_engine(parsed, connect_args=given, hide_parameters=True, pool_pre_ping=True)
+        if parsed.drivername == POSTGRES:
+            parsed = parsed.set(drivername=f"{POSTGRES}+psycopg2")
+        given = {"fallback_application_name": "calve"} if postgres else {}
+        engine = sa.create_engine(
+            parsed, connect_args=given, hide_parameters=True, pool_pre_ping=True, plugins=[PLUGIN]
+        )
     except ImportError as error:
         extra = "pip install 'calve[postgres]'" if error.name == "psycopg2" else f"install {error.name}"
         raise ConfigError(
@@ -189,4 +189,4 @@ def _prepare_sqlite(connection: Any) -> None:
     connection.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
 
 
-_PREPARE = {_POSTGRES: _prepare_postgres, "sqlite": _prepare_sqlite}
+_PREPARE = {POSTGRES: _prepare_postgres, "sqlite": _prepare_sqlite}
