@@ -81,6 +81,18 @@ class ThreeBrokers:
         self.await_in_sync(name)
         return name
 
+    def create_unreplicated(self, name: str) -> str:
+        """A topic of one partition for each node, 0 on the first."""
+        new = NewTopic(name, len(NODES), replica_assignment=[[node] for node in NODES])
+        self._admin.create_topics([new])[name].result(START_S)
+        self._await(lambda: [self.leader(name, partition) for partition in range(len(NODES))] == list(NODES))
+        return name
+
+    def kill_noticed(self, node: int, topic: str, partition: int) -> None:
+        """As `kill`; returns once the others know that a partition of its own has no leader."""
+        self.kill(node)
+        self._await(lambda: self.leader(topic, partition) == -1)
+
     def leader(self, topic: str, partition: int = 0) -> int:
         return self._metadata(topic).topics[topic].partitions[partition].leader
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -30,12 +31,14 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.config.routing import left_out, matching
-from calve.sink_core.errors import ConfigError, RetriableError
+from calve.sink_core.errors import CalveError, ConfigError, RetriableError
 from calve.sink_core.kafka.clients import Settings, reader, receive
 from calve.sink_core.kafka.compat import NOENT, PARTITION_EOF, ConfigResource, OffsetSpec, ResourceType
 from calve.sink_core.kafka.failures import answered, classify, reported, said
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.timing import Deadline, back_off
+
+K = TypeVar("K")
 
 ASSUMED_BYTES_PER_RECORD = 1024.0
 SAMPLE_RECORDS = 1_000
@@ -48,6 +51,8 @@ _LATEST = cast(OffsetSpec, OffsetSpec.latest())
 _POLL_S = 0.2
 _ELECTION_TRIES = 5
 """How often the brokers are asked while leaders change."""
+_KNOWN_TIMEOUT_S = 2.0
+"""For partitions that did not answer before."""
 # librdkafka wants a group id; without a subscription or a commit the group never comes to exist.
 _GROUP = "calve-sample"
 _AT_A_TIME = 1_000
@@ -87,9 +92,40 @@ class Sample(NamedTuple):
     timestamp_ms: int
 
 
-def describe_topics(admin: AdminClient, names: Iterable[str], *, timeout_s: float) -> dict[str, Topic]:
-    """The topics by name. Raises ConfigError naming the first one that does not exist."""
-    described = _described(admin, names, timeout_s)
+@dataclass(slots=True)
+class Silent:
+    """What of a source gives no answer, each with why: topics that can't be described, partitions that give no offset.
+
+    A question that is given this puts there what it would raise otherwise, and asks no partition that is in it already.
+    It raises only where nothing answers at all. `known` did not answer the last time, and are not waited for again.
+    """
+
+    known: frozenset[TopicPartition] = frozenset()
+    topics: dict[str, CalveError] = field(default_factory=dict[str, CalveError])
+    partitions: dict[TopicPartition, CalveError] = field(default_factory=dict[TopicPartition, CalveError])
+
+    def again(self) -> Silent:
+        """For another look by the same process."""
+        return Silent(frozenset(self.partitions))
+
+    @property
+    def by_name(self) -> dict[str, CalveError]:
+        """All of it, by the name of the topic or partition."""
+        return {**self.topics, **{str(at): error for at, error in self.partitions.items()}}
+
+
+def _unless_all(errors: dict[K, CalveError], answers: Mapping[K, object]) -> dict[K, CalveError]:
+    """The errors without their frames, which hold clients. Raises the first where there is nothing else."""
+    for error in errors.values() if not answers else ():
+        raise error
+    return {name: copy(error) for name, error in errors.items()}
+
+
+def describe_topics(
+    admin: AdminClient, names: Iterable[str], *, timeout_s: float, silent: Silent | None = None
+) -> dict[str, Topic]:
+    """The topics by name. Raises ConfigError naming the first one that does not exist, unless `silent` takes it."""
+    described = _described(admin, names, timeout_s, silent)
     types = _timestamp_types(admin, list(described), timeout_s) if described else {}
     return {name: Topic(name, str(d.topic_id), len(d.partitions), types[name]) for name, d in described.items()}
 
@@ -99,17 +135,33 @@ def topic_ids(admin: AdminClient, names: Iterable[str], *, timeout_s: float) -> 
     return {name: str(d.topic_id) for name, d in _described(admin, names, timeout_s).items()}
 
 
-def _described(admin: AdminClient, names: Iterable[str], timeout_s: float) -> dict[str, Any]:
+def _described(
+    admin: AdminClient, names: Iterable[str], timeout_s: float, silent: Silent | None = None
+) -> dict[str, Any]:
     wanted = sorted(set(names))
     if not wanted:
         return {}
     with reported("describing topics"):
         futures = admin.describe_topics(TopicCollection(wanted), request_timeout=timeout_s)
-    return {name: answered(futures[name], f"describing topic {name}", timeout_s) for name in wanted}
+    described, errors = dict[str, Any](), dict[str, CalveError]()
+    for name in wanted:
+        try:
+            described[name] = answered(futures[name], f"describing topic {name}", timeout_s)
+        except CalveError as error:
+            if silent is None:
+                raise
+            errors[name] = error
+    if silent is not None:
+        silent.topics |= _unless_all(errors, described)
+    return described
 
 
-def existing_topic_ids(admin: AdminClient, names: Iterable[str], *, timeout_s: float) -> dict[str, str]:
-    """UUIDs of those topics that exist. Raises ConfigError for one that may not be described: it may exist."""
+def existing_topic_ids(
+    admin: AdminClient, names: Iterable[str], *, timeout_s: float, silent: Silent | None = None
+) -> dict[str, str]:
+    """UUIDs of those topics that exist. Raises ConfigError for one that may not be described, as it may exist, unless
+    `silent` takes it.
+    """
     found: dict[str, str] = {}
     if wanted := sorted(set(names)):
         with reported("describing topics"):
@@ -118,8 +170,11 @@ def existing_topic_ids(admin: AdminClient, names: Iterable[str], *, timeout_s: f
             try:
                 found[name] = str(answered(future, f"describing topic {name}", timeout_s).topic_id)
             except ConfigError as error:
-                if not said(error, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                if said(error, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                    continue
+                if silent is None:
                     raise
+                silent.topics[name] = copy(error)
     return found
 
 
@@ -136,25 +191,25 @@ def control_topics_like(admin: AdminClient, pattern: str, *, timeout_s: float) -
 
 
 def end_offsets(
-    admin: AdminClient, partitions: Iterable[TopicPartition], *, timeout_s: float
+    admin: AdminClient, partitions: Iterable[TopicPartition], *, timeout_s: float, silent: Silent | None = None
 ) -> dict[TopicPartition, int]:
     """The last stable offset of each partition: whatever lies below it is committed or aborted for good."""
-    return _list_offsets(admin, partitions, _LATEST, "reading the end offset", timeout_s)
+    return _list_offsets(admin, partitions, _LATEST, "reading the end offset", timeout_s, silent=silent)
 
 
 def high_watermarks(
-    admin: AdminClient, partitions: Iterable[TopicPartition], *, timeout_s: float
+    admin: AdminClient, partitions: Iterable[TopicPartition], *, timeout_s: float, silent: Silent | None = None
 ) -> dict[TopicPartition, int]:
     """The end of each partition, records of open transactions included."""
     doing = "reading the high watermark"
-    return _list_offsets(admin, partitions, _LATEST, doing, timeout_s, IsolationLevel.READ_UNCOMMITTED)
+    return _list_offsets(admin, partitions, _LATEST, doing, timeout_s, IsolationLevel.READ_UNCOMMITTED, silent)
 
 
 def log_starts(
-    admin: AdminClient, partitions: Iterable[TopicPartition], *, timeout_s: float
+    admin: AdminClient, partitions: Iterable[TopicPartition], *, timeout_s: float, silent: Silent | None = None
 ) -> dict[TopicPartition, int]:
     """The first offset each partition still holds."""
-    return _list_offsets(admin, partitions, _EARLIEST, "reading the log start", timeout_s)
+    return _list_offsets(admin, partitions, _EARLIEST, "reading the log start", timeout_s, silent=silent)
 
 
 def offsets_at(
@@ -262,24 +317,43 @@ def _list_offsets(
     doing: str,
     timeout_s: float,
     isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    silent: Silent | None = None,
 ) -> dict[TopicPartition, int]:
-    wanted = {KafkaPartition(*at): spec for at in partitions}
-    if not wanted:
-        return {}
-    for turn in range(_ELECTION_TRIES):
+    left = [at for at in dict.fromkeys(partitions) if silent is None or at not in silent.partitions]
+    known = silent.known.intersection(left) if silent is not None else frozenset[TopicPartition]()
+    offsets, errors = dict[TopicPartition, int](), dict[TopicPartition, CalveError]()
+    for turn in range(_ELECTION_TRIES if left else 0):
         with reported(doing):
             if turn:
                 back_off(turn - 1, first_s=1.0, most_s=4.0)
-                # The client keeps the leader it knows, whatever that one says; this makes it look again.
+            if turn or known:
+                # The client keeps the leader it knows, or that there is none; this makes it look again.
                 admin.list_topics(timeout=timeout_s)
-            futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
-        answers = {TopicPartition(p.topic, p.partition): future for p, future in futures.items()}
-        try:
-            return {at: _offset(future, f"{doing} of {at}", timeout_s) for at, future in answers.items()}
-        except RetriableError as error:
-            if turn + 1 == _ELECTION_TRIES or not _said_by_a_broker(error):
-                raise
-    raise AssertionError("the last try returns or raises")
+            # A request is answered once all of its leaders are: those that were silent have one of their own.
+            asked = [
+                (admin.list_offsets(wanted, isolation_level=isolation, request_timeout=limit_s), limit_s)
+                for limit_s, wanted in (
+                    (timeout_s, {KafkaPartition(*at): spec for at in left if at not in known}),
+                    (min(timeout_s, _KNOWN_TIMEOUT_S), {KafkaPartition(*at): spec for at in left if at in known}),
+                )
+                if wanted
+            ]
+        errors = {at: error for at, error in errors.items() if at not in left}
+        for futures, limit_s in asked:
+            for p, future in futures.items():
+                at = TopicPartition(p.topic, p.partition)
+                try:
+                    offsets[at] = _offset(future, f"{doing} of {at}", limit_s)
+                except CalveError as error:
+                    errors[at] = error
+        left = [at for at, error in errors.items() if at not in known and _said_by_a_broker(error)]
+        if not left or (silent is None and len(left) < len(errors)):
+            break
+    if silent is not None:
+        silent.partitions |= _unless_all(errors, offsets)
+    elif errors:
+        raise next(iter(errors.values()))
+    return offsets
 
 
 def _offset(future: Future[Any], doing: str, timeout_s: float) -> int:
@@ -291,13 +365,13 @@ def _offset(future: Future[Any], doing: str, timeout_s: float) -> int:
     return offset
 
 
-def _said_by_a_broker(error: RetriableError) -> bool:
+def _said_by_a_broker(error: CalveError) -> bool:
     """Whether a broker has answered that it can't at the moment, as while a leader is elected; else nobody answered.
 
     librdkafka's own word for a partition without a leader is by a broker's metadata.
     """
     cause = error.__cause__
-    if not isinstance(cause, KafkaException):
+    if not isinstance(error, RetriableError) or not isinstance(cause, KafkaException):
         return False
     code = cause.args[0].code()
     return code > 0 or code == NOENT

@@ -4,7 +4,8 @@ look → record, fence, read positions → plan → slots → the log says what 
 
 A topic that can't be copied as it is stands still until the run ends: its positions stay where its last transaction
 left them, the one that was refused counts for nothing, and the next generation copies the others. Only where no other
-topic is left the run stops. Crash points, and what the next run finds:
+topic is left the run stops. A topic or partition of the source that gives no answer is in no generation. Crash points,
+and what the next run finds:
 
     copy.after-refused  nothing of it in the log; the topic is tried again, and refused again
 """
@@ -30,7 +31,7 @@ from calve.sink_core.control.status import Blocker
 from calve.sink_core.errors import CalveError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from calve.sink_core.kafka.source import bytes_per_record, end_offsets, sample
+from calve.sink_core.kafka.source import Silent, bytes_per_record, end_offsets, sample
 from calve.sink_core.mirror import fail_back, topics
 from calve.sink_core.mirror.copy import CopyResult, CopySpec, copy_slot
 from calve.sink_core.mirror.cycle import check_no_cycle
@@ -120,7 +121,7 @@ class Copier:
     def look(self) -> int:
         """How many offsets are pending, by the log; reads it on."""
         self._plane.log.refresh()
-        self.lag = self._lag(topics.look(self._plane).without(self._refusals))
+        self.lag = self._lag(self._look().without(self._refusals))
         return self.lag
 
     def go_on(self) -> None:
@@ -137,7 +138,8 @@ class Copier:
         self._plane.log.refresh()
         if self.paused:
             return None
-        self._seen = seen = topics.look(self._plane)
+        seen = self._look()
+        self._say_silent(seen)
         if not self._synced:
             self._stand(topics.sync_configs(self._plane, seen))
             self._synced = True
@@ -159,6 +161,22 @@ class Copier:
             return CopyReport("", (), 0, self.lag, seconds, overtaken=True)
         return self._generation(led, seen, begun, seconds)
 
+    def _look(self) -> Seen:
+        """The source as it is: at first use all that is named has to answer, as nobody could tell later where one
+        begins that did not.
+        """
+        before = self._seen.silent if self._seen is not None else Silent()
+        self._seen = topics.look(self._plane, before if self._plane.log.state.last_batch_id else None)
+        return self._seen
+
+    def _say_silent(self, seen: Seen) -> None:
+        """Have the log say what gives no answer, by one of each topic, for since when."""
+        partitions = [(at, error) for at, error in sorted(seen.silent.partitions.items(), reverse=True)]
+        first = {at.topic: Refusal(at, -1, error) for at, error in partitions}
+        for refusal in (*first.values(), *(Refusal.of_topic(*each) for each in seen.silent.topics.items())):
+            if self._plane.pipeline.remote_of(refusal.at.topic) not in self._plane.log.state.refusals:
+                self._refuse(refusal)
+
     def _going_on(self, seen: Seen) -> Seen:
         """Without topics that stand still. Raises the error of one if there is no other topic."""
         others = seen.without(self._refusals)
@@ -170,23 +188,27 @@ class Copier:
         """Leave topics out from here on, and have the log say so, once for each reason."""
         for refusal in refusals:
             self._refusals[refusal.at.topic] = refusal
-            event = TopicRefused(
-                pipeline_id=self._plane.pipeline_id,
-                topic=self._plane.pipeline.remote_of(refusal.at.topic),
-                partition=refusal.at.partition,
-                offset=refusal.offset,
-                code=refusal.error.code,
-                why=refusal.error.message,
-                hint=refusal.error.hint,
-            )
-            before = self._plane.log.state.refusals.get(event.topic)
-            if before is None or not event.repeats(before):
-                reach("copy.after-refused")
-                self._tell(event)
+            self._refuse(refusal)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        event = TopicRefused(
+            pipeline_id=self._plane.pipeline_id,
+            topic=self._plane.pipeline.remote_of(refusal.at.topic),
+            partition=refusal.at.partition,
+            offset=refusal.offset,
+            code=refusal.error.code,
+            why=refusal.error.message,
+            hint=refusal.error.hint,
+        )
+        before = self._plane.log.state.refusals.get(event.topic)
+        if before is None or not event.repeats(before):
+            reach("copy.after-refused")
+            self._tell(event)
 
     def _lift(self, seen: Seen) -> None:
         """Have the log say of topics that nothing is in their way any more, where no copied range can."""
-        remotes = {self._plane.pipeline.remote_of(topic) for topic in seen.topics}
+        silent = {at.topic for at in seen.silent.partitions} | seen.silent.topics.keys()
+        remotes = {self._plane.pipeline.remote_of(topic) for topic in seen.topics.keys() - silent}
         for remote, event in list(self._plane.log.state.refusals.items()):
             if remote in remotes and event.offset < 0:
                 self._tell(replace(event, event_id=str(uuid.uuid4()), why="", hint=""))
@@ -336,12 +358,14 @@ class Copier:
 
     def _bytes_per_record(self, seen: Seen, starts: Offsets) -> dict[str, float]:
         """Per topic that has a lag: from what was copied last, else from a sample."""
-        for topic in {at.topic for at in starts if seen.ends[at] > starts[at]}:
+        pending = {at: start for at, start in starts.items() if seen.ends[at] > start}
+        for topic in {at.topic for at in pending}:
             copied = self._plane.log.state.mean_bytes(self._plane.pipeline.remote_of(topic))
             if copied is not None:
                 self._sampled[topic] = copied
             elif topic not in self._sampled:
                 settings = self._plane.pipeline.source.properties
-                records = sample(settings, topic, _SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)
+                begins = {at.partition: start for at, start in pending.items() if at.topic == topic}
+                records = sample(settings, topic, _SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S, starts=begins)
                 self._sampled[topic] = bytes_per_record(records)
         return self._sampled

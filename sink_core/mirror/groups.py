@@ -38,7 +38,7 @@ from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.failures import answered, classify, reported
 from calve.sink_core.kafka.reader import RangeReader
-from calve.sink_core.kafka.source import end_offsets, log_starts
+from calve.sink_core.kafka.source import Silent, end_offsets, log_starts
 from calve.sink_core.mirror import fail_back, topics
 from calve.sink_core.mirror.checkpoints import Checkpoints
 from calve.sink_core.mirror.plane import MirrorPlane
@@ -132,7 +132,7 @@ class GroupSync:
 
 def look(plane: MirrorPlane) -> Groups:
     """All that the selected groups have read of what the mirror copies, translated; nothing is written."""
-    seen = topics.look(plane)
+    seen = topics.look(plane, Silent())
     remotes = seen.remote
     names = [name for name in states(plane.source_admin) if is_selected(plane.pipeline, name)]
     answers = dict(zip(names, _at_once(lambda name: _read(plane, name, seen.ends), names), strict=True))

@@ -27,6 +27,7 @@ from calve.sink_core.control.status import (
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka.pending import first_timestamps
+from calve.sink_core.kafka.source import Silent
 from calve.sink_core.mirror import topics
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.state import MirrorState
@@ -114,7 +115,7 @@ class MirrorStatus:
 def status(plane: MirrorPlane) -> MirrorStatus:
     """Look at everything once. Raises Unreachable or ConfigError; findings are in the report."""
     ran, config = plane.read_only(), plane.pipeline.config
-    seen = topics.described(plane)
+    seen = topics.described(plane, Silent())
     state, now_ms = plane.log.state, time.time_ns() // 1_000_000
     remote = seen.remote
     remotes = topics.remote_ids(plane, seen.topics)

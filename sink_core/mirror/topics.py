@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control import checks
-from calve.sink_core.control.blockers import open_transactions
+from calve.sink_core.control.blockers import open_transactions, silent_ones
 from calve.sink_core.control.status import Blocker
 from calve.sink_core.error_codes.kafka import NEVER_COPIED, NO_SUCH_TOPIC
 from calve.sink_core.errors import CalveError, ConfigError
@@ -25,7 +25,7 @@ from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.compat import NewPartitions, NewTopic
 from calve.sink_core.kafka.creation import add_partitions, create_each
 from calve.sink_core.kafka.failures import reported
-from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets, existing_topic_ids, log_starts
+from calve.sink_core.kafka.source import Silent, Topic, describe_topics, end_offsets, existing_topic_ids, log_starts
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.refused import Refusal
 from calve.sink_core.mirror.state import MirrorState
@@ -42,6 +42,7 @@ class Seen:
     """The source at one moment: its topics by name, and of all their partitions log start and LSO.
 
     `remote` is by partition that of its remote topic. `ends` are where to read up to, which may be before `real_ends`.
+    What is `silent` is in none of them but `remote`.
     """
 
     topics: Mapping[str, Topic]
@@ -49,6 +50,7 @@ class Seen:
     starts: Offsets
     real_ends: Offsets
     ends: Offsets
+    silent: Silent = field(default_factory=Silent)
 
     @property
     def topic_ids(self) -> dict[str, str]:
@@ -66,6 +68,7 @@ class Seen:
             {name: topic for name, topic in self.topics.items() if name not in topics},
             {at: remote for at, remote in self.remote.items() if at.topic not in topics},
             *({at: n for at, n in each.items() if at.topic not in topics} for each in self._offsets),
+            silent=self.silent,
         )
 
     @property
@@ -73,25 +76,31 @@ class Seen:
         return self.starts, self.real_ends, self.ends
 
 
-def selected(plane: MirrorPlane) -> list[str]:
+def selected(plane: MirrorPlane, silent: Silent | None = None) -> list[str]:
     """The source topics to copy, as they are now.
 
-    Raises ConfigError for one that is named and is never copied or isn't there, or was copied and may no longer be
-    described.
+    Raises ConfigError for one that is named and is never copied; and, unless `silent` takes it, for one that is named
+    and isn't there, or was copied and may no longer be described.
     """
     check_names(plane.pipeline)
     with reported("listing the topics of the source"):
         there = plane.source_admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
     lacking = [topic for topic in plane.pipeline.config.source.topics if topic not in there]
-    if lacking:
-        raise ConfigError(
-            f"{plane.pipeline.path}: source.topics: {', '.join(lacking)}: not on {plane.pipeline.config.source_alias}",
+    errors = {
+        topic: ConfigError(
+            f"{plane.pipeline.path}: source.topics: {topic}: not on {plane.pipeline.config.source_alias}",
             hint="correct the name, or leave it out; what was copied of it stays",
             code=NO_SUCH_TOPIC,
         )
+        for topic in lacking
+    }
+    for error in errors.values() if silent is None or not plane.pipeline.selected(there) else ():
+        raise error
+    if silent is not None:
+        silent.topics |= errors
     # One that may no longer be described isn't among them; asked for by name, the brokers say so.
     gone = plane.pipeline.selected(topic for topic in plane.log.state.upstream_ids if topic not in there)
-    existing_topic_ids(plane.source_admin, gone, timeout_s=ADMIN_TIMEOUT_S)
+    existing_topic_ids(plane.source_admin, gone, timeout_s=ADMIN_TIMEOUT_S, silent=silent)
     return plane.pipeline.selected(there)
 
 
@@ -118,32 +127,46 @@ def left_out(plane: MirrorPlane) -> dict[str, str]:
 
 
 def blockers(plane: MirrorPlane, seen: Seen) -> tuple[Blocker, ...]:
-    """What keeps records of the source back: topics that the target refuses, and open transactions."""
-    refusals = plane.log.state.refusals
-    standing = (
-        Blocker(topic, f"stands still: {event.why} [{event.code}]", event.hint, event.written_at_ms)
-        for topic in seen.topics
-        if (event := refusals.get(plane.pipeline.remote_of(topic))) is not None
-    )
-    return *standing, *open_transactions(plane.source_admin, plane.pipeline.source.properties, seen.real_ends)
+    """What keeps records of the source back: what gives no answer, topics that the target refuses, and open
+    transactions.
+    """
+    since_ms, standing = dict[str, int](), list[Blocker]()
+    for remote, event in plane.log.state.refusals.items():
+        topic = plane.pipeline.source_of(remote) or ""
+        at = TopicPartition(topic, event.partition)
+        name = topic if event.partition < 0 else str(at)
+        if event.offset < 0 and name in seen.silent.by_name:
+            since_ms[name] = event.written_at_ms
+        elif topic in seen.topics:
+            standing.append(
+                Blocker(topic, f"stands still: {event.why} [{event.code}]", event.hint, event.written_at_ms)
+            )
+    opened = open_transactions(plane.source_admin, plane.pipeline.source.properties, seen.real_ends)
+    return *silent_ones(seen.silent, since_ms), *standing, *opened
 
 
-def look(plane: MirrorPlane) -> Seen:
-    """The source as it is; raises FindingError for a source topic that was made anew since it was read last."""
-    seen = described(plane)
+def look(plane: MirrorPlane, silent: Silent | None = None) -> Seen:
+    """The source as it is; raises FindingError for a source topic that was made anew since it was read last. `silent`
+    as in `described`.
+    """
+    seen = described(plane, silent)
     stop_on(plane, checks.topic_changed(plane.log.state.upstream_ids, seen.topic_ids, plane.rules))
     return seen
 
 
-def described(plane: MirrorPlane) -> Seen:
-    """The source as it is, whatever it was."""
-    topics = describe_topics(plane.source_admin, selected(plane), timeout_s=ADMIN_TIMEOUT_S)
+def described(plane: MirrorPlane, silent: Silent | None = None) -> Seen:
+    """The source as it is, whatever it was. With `silent`, of what answered in an earlier look, topics and partitions
+    that give no answer are left out, as long as there are others.
+    """
+    asked = silent.again() if silent is not None else None
+    admin, names = plane.source_admin, selected(plane, asked)
+    topics = describe_topics(admin, names, timeout_s=ADMIN_TIMEOUT_S, silent=asked)
     partitions = [at for topic in topics.values() for at in topic.all_partitions]
     # In this order a start never lies beyond its end, whatever retention deletes between the two.
-    starts = log_starts(plane.source_admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
-    ends = end_offsets(plane.source_admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
+    starts = log_starts(admin, partitions, timeout_s=ADMIN_TIMEOUT_S, silent=asked)
+    ends = end_offsets(admin, partitions, timeout_s=ADMIN_TIMEOUT_S, silent=asked)
     remote = {at: TopicPartition(plane.pipeline.remote_of(at.topic), at.partition) for at in partitions}
-    return Seen(topics, remote, starts, ends, ends)
+    return Seen(topics, remote, {at: starts[at] for at in ends}, ends, ends, asked or Silent())
 
 
 def remote_ids(

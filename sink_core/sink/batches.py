@@ -11,7 +11,7 @@ from functools import partial
 
 from pyiceberg.schema import Schema
 
-from calve.sink_core.control.blockers import open_transactions
+from calve.sink_core.control.blockers import open_transactions, silent_ones
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import Paused
 from calve.sink_core.control.keep_alive import is_due
@@ -23,7 +23,7 @@ from calve.sink_core.errors import CalveError
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
 from calve.sink_core.iceberg.format.table import iceberg
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from calve.sink_core.kafka.source import describe_topics, largest_batch
+from calve.sink_core.kafka.source import Silent, describe_topics, largest_batch
 from calve.sink_core.offsets import Offsets, Position
 from calve.sink_core.sink.dead_letters.topic import dead_letters_of
 from calve.sink_core.sink.loop.complete import data_complete, data_written
@@ -96,15 +96,18 @@ class Ingest:
         self._planner = Planner(session)
         self._seen = set[str]()
         self._until: Offsets | None = None
-        self._ends: Offsets = {}
+        self._source: Source | None = None
         self.lag = 0
         """Offsets that waited at the last look."""
 
     @property
     def blockers(self) -> Sequence[Blocker]:
-        """Open transactions of the source topics, by the last look."""
-        session = self._session
-        return open_transactions(session.admin, session.pipeline.kafka.properties, self._ends)
+        """Topics and partitions that give no answer, and open transactions of the others, by the last look."""
+        session, source = self._session, self._source
+        if source is None:
+            return ()
+        silent = silent_ones(source.silent, session.log.state.silent_ms)
+        return *silent, *open_transactions(session.admin, session.pipeline.kafka.properties, source.answering)
 
     def bind(self) -> None:
         """Bind the pipeline. That is all for a paused one: it can be paused before anything is read for it."""
@@ -129,7 +132,7 @@ class Ingest:
         self._seen.update(wanted)
         # A ledger of an earlier version lacks columns.
         self._session.lake.change_schema(self._session.pipeline.ledger_table, LEDGER_SCHEMA, ("add_column",))
-        self._begin(self._planner.look())
+        self._look()
 
     def next_batch(self) -> BatchReport | None:
         """One batch from plan to publish; None if the pipeline is paused or has what waited when the first batch was
@@ -184,8 +187,7 @@ class Ingest:
 
     def look(self) -> int:
         """Offsets that wait now."""
-        self.lag = sum(self._planner.look().lag().values())
-        return self.lag
+        return self._looked(self._planner.look(self._silent))
 
     @property
     def paused(self) -> Paused | None:
@@ -198,9 +200,10 @@ class Ingest:
         The pause is looked for before `START_COMMIT` is written and once more in what was read of the log after it:
         whoever pauses and then reads the log so finds the batch there, or the batch gives way.
         """
-        source = self._begin(self._planner.look())
-        self.lag, self._ends = sum(source.lag().values()), source.ends
+        source = self._look()
         planned = None if self.paused else self._planner.next(source, self._until)
+        if planned is not None:
+            self._source = planned.source
         if planned is not None and self._until is None:
             self._until = planned.source.ends
         if planned is not None and self.paused:
@@ -208,12 +211,26 @@ class Ingest:
             return None
         return planned
 
-    def _begin(self, source: Source) -> Source:
-        """Put the start positions in place once there is a topic; the source as it is then."""
-        if self._session.log.state.last_publish is not None or not source.topics:
-            return source
-        self._planner.bootstrap(source)
-        return self._planner.look()
+    def _look(self) -> Source:
+        """The source as it is, with the start positions in place once there is a topic: at first use all that is named
+        has to answer, as nobody could tell later where one begins that did not.
+        """
+        if self._session.log.state.last_publish is None:
+            source = self._planner.look()
+            if self._session.log.state.last_publish is None and source.topics:
+                self._planner.bootstrap(source)
+        source = self._planner.look(self._silent)
+        self._looked(source)
+        return source
+
+    def _looked(self, source: Source) -> int:
+        self._source, self.lag = source, sum(source.lag().values())
+        return self.lag
+
+    @property
+    def _silent(self) -> Silent:
+        """What gave no answer at the last look."""
+        return self._source.silent if self._source is not None else Silent()
 
     def _load_tables(self, plan: BatchPlan) -> dict[str, LoadedTable]:
         """The tables that the batch may feed as they are now, those of new topics created; a finding on one of them
@@ -279,6 +296,7 @@ class Ingest:
                 high_watermarks=planned.high_watermarks,
                 timestamp_types=planned.source.timestamp_types,
                 ledger_table=session.pipeline.ledger_table,
+                silent=planned.source.silent,
             ),
         ]
         return Publication(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from calve.sink_core.control import checks
-from calve.sink_core.control.blockers import open_transactions
+from calve.sink_core.control.blockers import open_transactions, silent_ones
 from calve.sink_core.control.events import Logged
 from calve.sink_core.control.status import (
     Blocker,
@@ -30,7 +30,7 @@ from calve.sink_core.counts import not_stored
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
-from calve.sink_core.kafka.source import describe_topics, end_offsets, log_starts
+from calve.sink_core.kafka.source import Silent, describe_topics, end_offsets, log_starts
 from calve.sink_core.offsets import Position, Positions, TopicPartition
 from calve.sink_core.records.decode.others import sum_dropped
 from calve.sink_core.sink.dead_letters.misfits import Misfits, misfits
@@ -136,13 +136,15 @@ class StatusReport:
 
 
 def status(session: Session) -> StatusReport:
-    """Look at everything once. Raises Unreachable or ConfigError; findings are in the report.
+    """Look at everything once. Raises Unreachable or ConfigError; findings are in the report, and partitions that give
+    no answer among its blockers alone.
 
     The log comes before the tables, so that a table never seems to lack what was told of it.
     """
     ran = session.read_only()
     state, now_ms = session.log.state, time.time_ns() // 1_000_000
-    topics = describe_topics(session.admin, session.source_topics(), timeout_s=ADMIN_TIMEOUT_S)
+    silent = Silent()
+    topics = describe_topics(session.admin, session.source_topics(), timeout_s=ADMIN_TIMEOUT_S, silent=silent)
     wanted = [at for topic in topics.values() for at in topic.all_partitions]
     ids = {name: topic.topic_id for name, topic in topics.items()}
 
@@ -154,8 +156,8 @@ def status(session: Session) -> StatusReport:
         return found, checks.topic_recreated(ids, state) or checks.positions(found, ids, state)
 
     against_publish = unchanged(read) if ran and not pending else None
-    starts = log_starts(session.admin, wanted, timeout_s=ADMIN_TIMEOUT_S)
-    ends = end_offsets(session.admin, wanted, timeout_s=ADMIN_TIMEOUT_S)
+    starts = log_starts(session.admin, wanted, timeout_s=ADMIN_TIMEOUT_S, silent=silent)
+    ends = end_offsets(session.admin, wanted, timeout_s=ADMIN_TIMEOUT_S, silent=silent)
     partitions = tuple(partition_statuses(positions, starts, ends))
     dropped = dropped_lately(state)
     tables = tuple(
@@ -175,7 +177,11 @@ def status(session: Session) -> StatusReport:
         control_topic=control_topic_of(session.log.topic, state, now_ms) if ran else None,
         publish_pending=pending,
         findings=tuple(str(f.error(str(session.pipeline.path))) for f in findings if f is not None),
-        blockers=(*open_transactions(session.admin, session.pipeline.kafka.properties, ends), *behind(session)),
+        blockers=(
+            *silent_ones(silent, state.silent_ms),
+            *open_transactions(session.admin, session.pipeline.kafka.properties, ends),
+            *behind(session),
+        ),
         misfits=misfits(session, datetime.fromtimestamp(now_ms / 1000, UTC)) if ran else (),
         left_out=session.left_out(),
     )

@@ -19,7 +19,7 @@ from calve.sink_core.mirror.status import status
 from calve.sink_core.mirror.verify import verify
 from calve.sink_core.offsets import TopicPartition
 from tests import support
-from tests.codes import raises
+from tests.codes import raises, says
 from tests.integration.conftest import NewMirror
 from tests.mirror_flow import MirrorFlow, add_partitions, partitions
 from tests.support import TIMEOUT_S, TopicFactory, delete_records, delete_topic, topic_config
@@ -162,18 +162,26 @@ def test_topics_by_a_pattern_come_and_go_and_none_that_is_excluded_or_internal(n
     assert len(mirror.copied(f"{mark}.orders")) == 1
 
 
-def test_a_topic_that_is_named_and_not_there_is_refused_by_name(
+def test_a_topic_that_is_named_and_not_there_stands_still_alone(
     kafka_topic: TopicFactory, new_mirror: NewMirror
 ) -> None:
     mirror = new_mirror(kafka_topic(), kafka_topic())
     mirror.run()
     delete_topic(mirror.source_admin, mirror.topics[1])
+    support.produce(mirror.source, mirror.topics[0], [b"x"])
+    [blocker] = mirror.run().blockers
+    assert (blocker.where, blocker.since_ms is not None) == (mirror.topics[1], True)
+    says(blocker.why, NO_SUCH_TOPIC, "eu")
+    left = mirror.but(topics=mirror.topics[:1])
+    support.produce(mirror.source, mirror.topics[0], [b"y"])
+    left.run()
+    assert left.assert_same() == 2
+
+
+def test_a_first_run_wants_every_topic_that_is_named(kafka_topic: TopicFactory, new_mirror: NewMirror) -> None:
+    mirror = new_mirror(kafka_topic(), support.unique("nowhere"))
     with raises(NO_SUCH_TOPIC, mirror.topics[1], "eu"):
         mirror.run()
-    left = mirror.but(topics=mirror.topics[:1])
-    support.produce(mirror.source, mirror.topics[0], [b"x"])
-    left.run()
-    assert left.assert_same() == 1
 
 
 def test_a_remote_topic_can_have_any_name_with_the_topics(kafka_topic: TopicFactory, new_mirror: NewMirror) -> None:

@@ -223,8 +223,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "planning-retention-let-pass",
         "sink_core/sink/loop/planning.py",
-        "        self._stop_on(finding)\n        return Source(",
-        "        return Source(",
+        "        self._stop_on(finding)\n        if silent is None:",
+        "        if silent is None:",
         (f"{_STOPS}[lose_records_to_retention---]",),
         "Records that retention deleted unread would be missing, and nobody told.",
     ),

@@ -29,7 +29,7 @@ from calve.sink_core.error_codes.kafka import NO_ANSWER
 from calve.sink_core.errors import ConfigError, FindingError, ProtocolError, RetriableError, TerminalError, Unreachable
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka import clients
-from calve.sink_core.kafka.source import Topic, describe_topics, end_offsets
+from calve.sink_core.kafka.source import Silent, Topic, describe_topics, end_offsets
 from calve.sink_core.offsets import Offsets, TopicPartition
 from calve.sink_core.timing import Deadline
 
@@ -177,6 +177,7 @@ class LogWatch(ABC, Generic[P, S]):
         self._topics: dict[str, Topic] = {}
         self._topics_until = Deadline.after(0.0)
         self._ends: Offsets = {}
+        self._silent = Silent()
 
     @abstractmethod
     def selected(self, admin: AdminClient, timeout_s: float) -> Sequence[str]:
@@ -199,7 +200,10 @@ class LogWatch(ABC, Generic[P, S]):
         """What is read, by the file."""
 
     def look(self) -> Sight:
-        """Raises Unreachable if the broker doesn't answer in time, ConfigError if it refuses or lacks a topic."""
+        """Raises Unreachable if the broker doesn't answer in time, ConfigError if it refuses or lacks all topics.
+
+        Of single topics and partitions that give no answer nothing can be read, and so nothing is pending.
+        """
         with taken(self._lock, f"pipeline {self._pipeline.name}"), self._patience:
             try:
                 return self._look()
@@ -249,8 +253,11 @@ class LogWatch(ABC, Generic[P, S]):
         known, source = self._log.last is not None, shared_admin(self._source)
         together = known and self._source == self._pipeline.kafka
         asked = [*partitions, self._log.at] if together else partitions
-        ends = dict(self._patience.asked(lambda timeout_s: end_offsets(source, asked, timeout_s=timeout_s)))
-        log_end = ends.pop(self._log.at) if together else None
+        silent = self._silent = self._silent.again()
+        ends = self._patience.asked(lambda timeout_s: end_offsets(source, asked, timeout_s=timeout_s, silent=silent))
+        log_end = ends.pop(self._log.at, None) if together else None
+        for error in silent.partitions.values() if self._log.at in silent.partitions or not ends else ():
+            raise error
         self._ends = ends
         state = self._log.state(log_end)
         if state is None:
@@ -262,7 +269,7 @@ class LogWatch(ABC, Generic[P, S]):
         if self._topics_until.passed:
             source, asked = shared_admin(self._source), self._patience.asked
             names = asked(lambda timeout_s: self.selected(source, timeout_s))
-            self._topics = asked(lambda timeout_s: describe_topics(source, names, timeout_s=timeout_s))
+            self._topics = asked(lambda timeout_s: describe_topics(source, names, timeout_s=timeout_s, silent=Silent()))
             self._topics_until = Deadline.after(_TOPICS_EVERY_S)
         return self._topics
 

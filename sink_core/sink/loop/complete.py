@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from calve.sink_core.counts import PartitionCounts
+from calve.sink_core.kafka.source import Silent
 from calve.sink_core.offsets import NOWHERE, Offsets, TopicPartition, offsets_to_dense
 from calve.sink_core.tables.batch import TableOutput, WrittenBatch
 from calve.sink_core.tables.log.events import DataComplete, DataWritten
@@ -12,6 +13,9 @@ from calve.sink_core.tables.log.state import UNREAD
 
 LOG_APPEND_TIME = 2
 """`Message.timestamp()` type of a topic whose timestamps the broker sets."""
+
+REASON = 1000
+"""Characters of why something stays behind, before the code: the log keeps them."""
 
 COUNTED = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes", "lost", "unrouted")
 """What is counted per partition, and summed up in the `totals` of a batch."""
@@ -43,6 +47,7 @@ def data_complete(
     high_watermarks: Offsets,
     timestamp_types: Mapping[str, int],
     ledger_table: str,
+    silent: Silent | None = None,
 ) -> DataComplete:
     """The event that makes the batch count.
 
@@ -52,10 +57,12 @@ def data_complete(
     """
     plan = batch.plan
     counts = {TopicPartition(c.topic, c.partition): c for c in batch.counts}
+    names = silent.by_name if silent is not None else {}
+    lacking = names.keys() - {str(r.at) for r in plan.ranges}
     through = {
         r.at: through_ms(
             counts.get(r.at),
-            caught_up=r.end >= high_watermarks[r.at],
+            caught_up=r.at in high_watermarks and r.end >= high_watermarks[r.at],
             log_append_time=timestamp_types.get(r.topic) == LOG_APPEND_TIME,
             broker_time_ms=plan.broker_time_ms,
         )
@@ -71,13 +78,14 @@ def data_complete(
         totals=totals(batch),
         topic_ids=plan.topic_ids,
         positions=offsets_to_dense({r.at: r.end for r in plan.ranges}),
-        through_ms=offsets_to_dense(through),
+        through_ms=offsets_to_dense({} if lacking else through),
         through_is_estimate=any(timestamp_types.get(r.topic) != LOG_APPEND_TIME for r in plan.ranges),
         value_bytes_by_topic=_by_topic(batch, "value_bytes"),
         records_by_topic=_by_topic(batch, "records"),
         ledger_manifest=ledger,
         dropped=batch.dropped,
         written_by=batch.written_by.to_map() if batch.written_by is not None else {},
+        silent={name: f"{error.message[:REASON]} [{error.code}]" for name, error in names.items()},
     )
 
 

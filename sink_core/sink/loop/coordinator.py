@@ -10,15 +10,13 @@ from types import MappingProxyType
 from calve.sink_core.control.log import ControlLog
 from calve.sink_core.errors import CalveError, FindingError
 from calve.sink_core.failpoints import reach
+from calve.sink_core.sink.loop.complete import REASON
 from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.log.events import CommitComplete, CommitToTable
 from calve.sink_core.tables.log.state import CommitState
 
 Commits = Callable[[Collection[str]], Iterator[tuple[str, TableCommit | CalveError | None]]]
 """As `commit` of a `Lake`."""
-
-_REASON = 1000
-"""Characters of why a table stays behind, before the code: the log keeps them for as long as the table does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +113,6 @@ class Coordinator:
                 through_offset=min([limit, *behind]),
                 tables_behind=tuple(sorted(report.failed)),
                 valid_through_ms=report.valid_through_ms,
-                reasons={table: f"{error.message[:_REASON]} [{error.code}]" for table, error in report.failed.items()},
+                reasons={table: f"{error.message[:REASON]} [{error.code}]" for table, error in report.failed.items()},
             )
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from calve.sink_core.control import checks
 from calve.sink_core.control.decision import Decision, Verdict
@@ -26,6 +26,7 @@ from calve.sink_core.findings import POSITIONS_MISSING
 from calve.sink_core.iceberg.commit.other_pipelines import Coverage
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import (
+    Silent,
     Topic,
     bytes_per_record,
     describe_topics,
@@ -59,12 +60,22 @@ class _Overtaken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source topics at one moment. `positions` is empty before bootstrap; `ends` are LSOs."""
+    """The source topics at one moment. `positions` is empty before bootstrap; `ends` are LSOs.
+
+    A partition that gives no answer ends at its position: nothing of it is pending, and a batch leaves it there. One
+    without a position, or of a topic that can't be described, is in none of them.
+    """
 
     topics: Mapping[str, Topic]
     positions: Mapping[TopicPartition, Position]
     starts: Offsets
     ends: Offsets
+    silent: Silent = field(default_factory=Silent)
+
+    @property
+    def answering(self) -> Offsets:
+        """The ends that were answered."""
+        return {at: end for at, end in self.ends.items() if at not in self.silent.partitions}
 
     @property
     def topic_ids(self) -> dict[str, str]:
@@ -111,17 +122,19 @@ class Planner:
         self._max_tasks = max_tasks
         self._sampled: dict[str, float] = {}
 
-    def look(self) -> Source:
+    def look(self, silent: Silent | None = None) -> Source:
         """Ends and positions as they are; raises FindingError if they contradict what was published last.
 
         Topics first, then positions: the broker drops a topic's offsets with the topic, and a recreated topic must not
-        be taken for lost positions.
+        be taken for lost positions. With `silent`, of what answered in an earlier look, topics and partitions that give
+        no answer are left alone, as long as there are others.
         """
         while True:
-            topics = self._topics()
+            asked = silent.again() if silent is not None else None
+            topics = self._topics(asked)
             positions = self._settled_positions(topics, _partitions(topics))
             try:
-                return self._source(topics, positions)
+                return self._source(topics, positions, asked)
             except _Overtaken:
                 continue
 
@@ -129,27 +142,38 @@ class Planner:
         """The number of pending offsets by what was read of the control log, not held against anything. Raises
         CalveError where there is no answer.
         """
-        known = self._session.log.state.positions() or {}
-        topics = describe_topics(self._session.admin, self._session.source_topics(), timeout_s=ADMIN_TIMEOUT_S)
-        ends = end_offsets(self._session.admin, _partitions(topics), timeout_s=ADMIN_TIMEOUT_S)
+        known, silent, admin = self._session.log.state.positions() or {}, Silent(), self._session.admin
+        topics = describe_topics(admin, self._session.source_topics(), timeout_s=ADMIN_TIMEOUT_S, silent=silent)
+        ends = end_offsets(admin, _partitions(topics), timeout_s=ADMIN_TIMEOUT_S, silent=silent)
         return sum(max(0, end - known.get(at, 0)) for at, end in ends.items())
 
-    def _topics(self) -> dict[str, Topic]:
-        topics = describe_topics(self._session.admin, self._session.source_topics(), timeout_s=ADMIN_TIMEOUT_S)
+    def _topics(self, silent: Silent | None = None) -> dict[str, Topic]:
+        names, admin = self._session.source_topics(), self._session.admin
+        topics = describe_topics(admin, names, timeout_s=ADMIN_TIMEOUT_S, silent=silent)
         topic_ids = {name: topic.topic_id for name, topic in topics.items()}
         self._stop_on(checks.topic_recreated(topic_ids, self._session.log.refresh()))
         return topics
 
-    def _source(self, topics: Mapping[str, Topic], positions: Mapping[TopicPartition, Position]) -> Source:
+    def _source(
+        self,
+        topics: Mapping[str, Topic],
+        positions: Mapping[TopicPartition, Position],
+        silent: Silent | None = None,
+    ) -> Source:
         admin, partitions = self._session.admin, _partitions(topics)
         # In this order a start never lies beyond its end, whatever retention deletes between the two.
-        starts = log_starts(admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
-        ends = end_offsets(admin, partitions, timeout_s=ADMIN_TIMEOUT_S)
+        starts = log_starts(admin, partitions, timeout_s=ADMIN_TIMEOUT_S, silent=silent)
+        ends = end_offsets(admin, partitions, timeout_s=ADMIN_TIMEOUT_S, silent=silent)
         finding = checks.against_log(positions, starts, ends)
         if finding is not None and self._positions([*positions]) != positions:
             raise _Overtaken
         self._stop_on(finding)
-        return Source(topics, positions, starts, ends)
+        if silent is None:
+            return Source(topics, positions, starts, ends)
+        # What was planned without them is published with their positions, which so keep the id of the last batch.
+        stay = {at: positions[at].offset for at in silent.partitions if at in positions}
+        starts = {at: start for at, start in starts.items() if at in ends} | stay
+        return Source(topics, positions, starts, {**ends, **stay}, silent)
 
     def next(self, source: Source, until: Offsets | None = None) -> Planned | None:
         """The next batch after `source` was looked at, or None if there is nothing to read before `until`.
@@ -173,12 +197,13 @@ class Planner:
             )
         )
         reach("plan.after-start-commit")
-        topics = self._topics()
-        high = high_watermarks(session.admin, _partitions(topics), timeout_s=ADMIN_TIMEOUT_S)
+        silent = source.silent.again()
+        topics = self._topics(silent)
+        high = high_watermarks(session.admin, _partitions(topics), timeout_s=ADMIN_TIMEOUT_S, silent=silent)
         try:
-            source = self._source(topics, source.positions)
+            source = self._source(topics, source.positions, silent)
         except _Overtaken:
-            return self.next(self.look(), until)
+            return self.next(self.look(silent), until)
         plan = self._plan(source.up_to(until), batch_id, predecessor, started.broker_time_ms, instant_ms)
         return Planned(plan, source, high) if plan else None
 
@@ -188,7 +213,7 @@ class Planner:
         The control log must have been read. Raises FindingError if a run would stop.
         """
         self._session.check_bound()
-        source = self.look()
+        source = self.look(Silent())
         predecessor = self._predecessor(source.positions) if self._session.log.state.last_publish else ""
         return self._plan(source, "preview", predecessor, broker_time_ms=-1)
 
@@ -210,7 +235,7 @@ class Planner:
             predecessor=predecessor,
             starts=source.next_offsets(),
             ends=source.ends,
-            bytes_per_record=self._bytes_per_record(self._session.log.state),
+            bytes_per_record=self._bytes_per_record(source, self._session.log.state),
             limits=Limits(batch.max_records, batch.max_bytes, tasks, batch.min_task_bytes),
             topic_ids=source.topic_ids,
             broker_time_ms=broker_time_ms,
@@ -357,14 +382,16 @@ class Planner:
             settings=self._session.pipeline.kafka.properties,
         )
 
-    def _bytes_per_record(self, state: CommitState) -> dict[str, float]:
-        """Per topic: from the last batch that had records of it, else from a sample."""
+    def _bytes_per_record(self, source: Source, state: CommitState) -> dict[str, float]:
+        """Per topic that has a lag: from the last batch that had records of it, else from a sample of them."""
         last = state.complete.event if state.complete else None
         known = {t: last.value_bytes_by_topic[t] / n for t, n in last.records_by_topic.items() if n} if last else {}
-        for topic in self._session.pipeline.topics:
+        pending = [at for at, lag in sorted(source.lag().items()) if lag]
+        for topic in {at.topic for at in pending}:
             if topic not in known and topic not in self._sampled:
                 settings = self._session.pipeline.kafka.properties
-                records = sample(settings, topic, _SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)
+                starts = {at.partition: source.next_offset(at) for at in pending if at.topic == topic}
+                records = sample(settings, topic, _SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S, starts=starts)
                 self._sampled[topic] = bytes_per_record(records)
         self._sampled.update(known)
         return self._sampled

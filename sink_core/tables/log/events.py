@@ -96,7 +96,7 @@ class DataComplete(BatchPublished):
     `kind` is `bootstrap`, `batch` or `range`; a range job moves no position. `positions` are the next offsets of every
     partition afterwards; `through_ms` says per partition up to which record timestamp it has been read. `ranges` are
     what a range job has read; `dropped` are fields that tables have no column for. `written_by` is the engine, as of
-    `WrittenBy.to_map`.
+    `WrittenBy.to_map`. `silent` says of topics and partitions that gave no answer when it was planned why, by name.
     """
 
     event_type: ClassVar[str] = "DATA_COMPLETE"
@@ -111,6 +111,7 @@ class DataComplete(BatchPublished):
     ranges: tuple[RangeRead, ...] = ()
     dropped: Dropped = field(default_factory=dict[str, Mapping[str, int]])
     written_by: Mapping[str, str] = field(default_factory=dict[str, str])
+    silent: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def moves_positions(self) -> bool:

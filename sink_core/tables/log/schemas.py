@@ -124,6 +124,7 @@ DATA_COMPLETE: Fields = [
     {"name": "ranges", "type": _RANGES, "default": []},
     {"name": "dropped", "type": {"type": "map", "values": _COUNTS}, "default": {}},
     {"name": "written_by", "type": STRING_MAP, "default": {}},
+    {"name": "silent", "type": STRING_MAP, "default": {}},
 ]
 COMMIT_TO_TABLE: Fields = [
     *strings("table", "table_uuid"),

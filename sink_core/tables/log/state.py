@@ -52,6 +52,8 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
 
     `reasons` say by table why it could not be committed to, by the last that went through all tables.
 
+    `silent_ms` says of topics and partitions, by name, since which batch they gave no answer, by what is in the log.
+
     `instant_ms` is the last instant that a batch or a range job was given, published or not.
 
     Of a trimmed log `batches` and `written` hold what is still in it, all else is as if nothing had been deleted.
@@ -63,6 +65,7 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
     reported: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     committed_through: int = 0
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    silent_ms: Mapping[str, int] = field(default_factory=dict[str, int])
     published: int = 0
     begins: Offsets = field(default_factory=dict[TopicPartition, int])
     through_ms: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
@@ -103,6 +106,7 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
             return
         if event.kind == "bootstrap":
             self.begins = dense_to_offsets(event.positions)
+        self.silent_ms = {name: self.silent_ms.get(name, event.written_at_ms) for name in event.silent}
         self._read_through(event.through_ms)
         promised = self._through[-1][1] if self._through else UNREAD
         self._through.append((offset, max(promised, self._lowest_through())))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from calve.sink_core.counts import PartitionCounts
+from calve.sink_core.errors import Unreachable
+from calve.sink_core.kafka.source import Silent
 from calve.sink_core.offsets import NOWHERE, OffsetRange
 from calve.sink_core.sink.loop.complete import LOG_APPEND_TIME, data_complete, data_written, through_ms
 from calve.sink_core.tables.batch import BatchPlan, TableOutput, WrittenBatch
 from calve.sink_core.tables.log.events import DataComplete
 from calve.sink_core.tables.log.state import UNREAD
+from tests.codes import says
 from tests.unit.tables.log.build import PIPELINE_ID, at, manifest
 
 CREATE_TIME = 1
@@ -51,13 +54,16 @@ def batch(outputs: tuple[TableOutput, ...] = OUTPUTS) -> WrittenBatch:
     )
 
 
-def completed(types: dict[str, int], outputs: tuple[TableOutput, ...] = OUTPUTS) -> DataComplete:
+def completed(
+    types: dict[str, int], outputs: tuple[TableOutput, ...] = OUTPUTS, silent: Silent | None = None
+) -> DataComplete:
     return data_complete(
         batch(outputs),
         pipeline_id=PIPELINE_ID,
         high_watermarks={at(0, "x"): 10, at(1, "x"): 4, at(2, "x"): 7, at(0, "y"): 5},
         timestamp_types=types,
         ledger_table=LEDGER,
+        silent=silent,
     )
 
 
@@ -143,6 +149,30 @@ def test_a_partition_read_to_its_lso_below_open_transactions_is_not_caught_up() 
         ledger_table=LEDGER,
     )
     assert below.through_ms == {"x": (700, UNREAD, BROKER), "y": (BROKER,)}
+
+
+def test_a_silent_partition_contributes_nothing_though_it_stands_at_its_position() -> None:
+    gone = Unreachable("no leader")
+    event = data_complete(
+        batch(),
+        pipeline_id=PIPELINE_ID,
+        high_watermarks={at(0, "x"): 10, at(2, "x"): 7, at(0, "y"): 5},
+        timestamp_types={"x": LOG_APPEND_TIME, "y": LOG_APPEND_TIME},
+        ledger_table=LEDGER,
+        silent=Silent(partitions={at(1, "x"): gone}),
+    )
+    assert event.through_ms == {"x": (BROKER, UNREAD, BROKER), "y": (BROKER,)}
+    assert event.positions == {"x": (10, 4, 6), "y": (5,)}
+    says(event.silent["x[1]"], gone.kind)
+
+
+@pytest.mark.parametrize(
+    "silent",
+    [Silent(topics={"z": Unreachable("gone")}), Silent(partitions={at(3, "x"): Unreachable("new, and no leader")})],
+    ids=("a topic", "a partition without a position"),
+)
+def test_beside_what_has_no_position_nothing_is_promised(silent: Silent) -> None:
+    assert completed({"x": LOG_APPEND_TIME, "y": LOG_APPEND_TIME}, silent=silent).through_ms == {}
 
 
 def test_the_promise_is_an_estimate_unless_every_topic_has_broker_time() -> None:
