@@ -17,6 +17,11 @@ from calve.sink_core.iceberg.files.manifests import entries_of
 from calve.sink_core.tables.batch import ToMerge
 from calve.sink_core.tables.log.events import DataWritten
 
+MOST_BYTES, MOST_BATCHES = 2**30, 500
+"""Of files that one merge takes, and of batches that wrote them: what took longer than a run may would be begun anew by
+the next one, with more. One batch is taken whatever it has.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
@@ -46,13 +51,25 @@ class Part:
 
 
 def first_part(events: Sequence[Logged[DataWritten]], *, merged: bool) -> Part:
-    """Those that are written alike, or bring nothing. `merged`: the table's changes are to be merged, as far as its
-    batches are changes with their keys; what some batches say of themselves can't be brought in otherwise.
+    """Those that are written alike, or bring nothing; of those that are merged as many as one merge takes. `merged`:
+    the table's changes are to be merged, as far as its batches are changes with their keys; what some batches say of
+    themselves can't be brought in otherwise.
     """
     ways = [_way(logged.event, merged=merged) for logged in events]
     first = next((way for way in ways if way is not None), (False, None))
     end = next((at for at, way in enumerate(ways) if way not in (None, first)), len(ways))
-    return Part(events[:end], merges=first[0])
+    return Part(events[: _one_merge(events[:end]) if first[0] else end], merges=first[0])
+
+
+def _one_merge(events: Sequence[Logged[DataWritten]]) -> int:
+    """How many of the events one merge takes."""
+    size, batches = 0, 0
+    for at, logged in enumerate(events):
+        size += sum(ref.data_bytes for ref in logged.event.added)
+        batches += bool(logged.event.added)
+        if batches > 1 and (size > MOST_BYTES or batches > MOST_BATCHES):
+            return at
+    return len(events)
 
 
 def _way(event: DataWritten, *, merged: bool) -> tuple[bool, ToMerge | None] | None:

@@ -5,7 +5,8 @@ Crash points, and what the next commit finds; whatever it finds, it merges anew 
     merge.after-branch    a branch at the head that nobody uses
     merge.after-changes   and on it a snapshot with the changes, which no reader of `main` sees
     merge.after-list      and a manifest list that nobody names: an orphan
-    commit.after-swap     the table has the batches and says so itself, and the branch is gone
+    commit.after-swap     the table has the batches and says so itself, and the branch is gone; of many the first
+                          merge's, and the next commit goes on behind them
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from pyiceberg.types import ListType, LongType, NestedField, StringType, TimeTyp
 
 from calve.sink_core.control.events import Logged
 from calve.sink_core.error_codes.tables import MERGE_COLUMN_GONE, MERGE_TYPE
+from calve.sink_core.iceberg.changes import merging
 from calve.sink_core.iceberg.changes.merging import Part, check_known, check_mergeable, first_part
 from calve.sink_core.iceberg.commit.parallel import LeavingMerges, NeedsCaller
 from calve.sink_core.tables.batch import ManifestRef, ToMerge
@@ -51,6 +52,27 @@ def events(*batches: Batch) -> list[Logged[DataWritten]]:
 def test_changes_that_were_written_alike_are_merged_at_once(batches: list[Batch], number: int, merges: bool) -> None:
     given = events(*batches)
     assert first_part(given, merged=True) == Part(given[:number], merges=merges)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "number"),
+    [
+        ([6, 4, 1], 2),
+        ([6, 5], 1),
+        # One batch is taken whatever it has, and what brings nothing with it.
+        ([11, 0, 1], 2),
+        ([0, 11, 1], 2),
+        ([1, 1, 1, 1], 3),
+        ([1, 0, 1, 0, 1, 0], 6),
+    ],
+)
+def test_a_merge_takes_so_many_batches_and_bytes(
+    sizes: list[int], number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "MOST_BYTES", 10)
+    monkeypatch.setattr(merging, "MOST_BATCHES", 3)
+    given = events(*(((replace(KEYS, data_bytes=size),) if size else NOTHING, None) for size in sizes))
+    assert first_part(given, merged=True) == Part(given[:number], merges=True)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,21 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
 from calve.sink_core.error_codes.tables import MERGE_RACES_LOST
+from calve.sink_core.iceberg.changes import merging as parts
 from calve.sink_core.iceberg.commit.merge import LONGEST_S, MERGES, Merging
 from calve.sink_core.tables.history.shares import Events
 from tests.codes import finding, raises
+from tests.pipelines import reached
 from tests.unit.iceberg.commit.on_catalog import TAG, CommitTable, World, rows, through
 from tests.unit.tables.log.build import TABLE, complete, manifest
+
+
+class Killed(BaseException):
+    """Nothing that is done on an error happens."""
+
+
+def killed() -> None:
+    raise Killed
 
 
 @dataclass
@@ -114,6 +124,22 @@ def test_what_waited_beside_changes_and_is_not_merged_is_taken_in_as_well(world:
     done = world.commit(merging(Changes({"b3": [3]})))
     assert done.batches == ("b2", "b3")
     assert world.ids() == [1, 2, 3]
+
+
+def test_what_one_merge_does_not_take_has_merges_of_its_own_and_stays_where_a_later_one_dies(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "MOST_BATCHES", 2)
+    for number in range(2, 7):
+        publish_changes(world, f"b{number}")
+    changes = Changes({f"b{number}": [number] for number in range(2, 7)})
+    with pytest.raises(Killed), reached("merge.after-changes", killed, skip=1):
+        world.commit(merging(changes))
+    assert (changes.done, world.ids()) == (2, [1, 2, 3])
+    done = world.commit(merging(changes))
+    assert done.batches == ("b4", "b5", "b6")
+    assert (changes.done, world.ids()) == (4, [1, 2, 3, 4, 5, 6])
+    assert TAG in refs(world)
 
 
 def test_a_merge_that_others_always_overtake_gives_up_and_leaves_no_branch(world: World) -> None:
