@@ -211,6 +211,15 @@ NOT_FROM_KAFKA = ErrorCode(
     "A refill of the ledger or the dead letters.",
     "See the finding.",
 )
+TOO_MANY_FILES = ErrorCode(
+    "CLV-5422",
+    "A table's files can't be listed in time",
+    (
+        "Orphan removal lists all files below a table's location, and deletes nothing of one whose listing takes more "
+        "than half of `maintenance.max_duration`. The other tables are cleaned."
+    ),
+    "Raise `maintenance.max_duration`.",
+)
 NOT_REPLACED = ErrorCode(
     "CLV-5421",
     "Rows of a table of this format can't be replaced",

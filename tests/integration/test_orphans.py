@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 from pyspark.sql import SparkSession
 
@@ -17,12 +19,15 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.table_maintenance import Orphans
 from calve.sink_core.control.events import BatchAbandoned
 from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
+from calve.sink_core.error_codes.operations import TOO_MANY_FILES
 from calve.sink_core.errors import FindingError
-from calve.sink_core.iceberg.maintenance.orphans import LOOKED_AT
+from calve.sink_core.iceberg.maintenance.orphans import LOOKED_AT, Listed
+from calve.sink_core.sink.maintenance import orphans
 from calve.sink_core.sink.maintenance.orphans import remove_orphans
 from calve.sink_core.sink.maintenance.work import Work
 from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.procedures import SparkProcedures
+from tests.codes import says
 from tests.pipelines import Flow, reached
 from tests.support import TopicFactory
 
@@ -208,6 +213,39 @@ def test_a_table_behind_for_long_keeps_its_files(begun: Flow, clean: Clean) -> N
     clean()
     begun.run()
     holds(begun, 40)
+
+
+def test_a_table_with_too_many_files_keeps_no_other_waiting(
+    begun: Flow, clean: Clean, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, ended = orphans.list_files, threading.Event()
+
+    def slow(table: Table) -> Iterator[Listed]:
+        if table.name()[-1].endswith("_ledger"):
+            ended.wait()
+        return real(table)
+
+    monkeypatch.setattr(orphans, "list_files", slow)
+    planted = plant(begun)
+    report = clean(host=begun.but(extra={"maintenance": {"max_duration": "10s"}}))
+    ended.set()
+    [(name, error)] = report.failed.items()
+    assert name == begun.pipeline.ledger_table
+    says(str(error), TOO_MANY_FILES, name)
+    assert left(planted) == []
+    assert name not in {outcome.subject for outcome in report.done}
+
+
+def test_what_there_is_no_time_for_is_left_to_the_next_run(
+    begun: Flow, clean: Clean, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = plant(begun)
+    with monkeypatch.context() as patch:
+        patch.setattr(orphans, "CLEANING", 0.0)
+        assert not of(clean()).changed
+    assert left(planted) == planted
+    assert of(clean()).changed
+    assert left(planted) == []
 
 
 def test_a_shared_location_is_refused(begun: Flow, clean: Clean) -> None:

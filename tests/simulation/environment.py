@@ -11,11 +11,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Set
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pyiceberg.table.update
 import pytest
@@ -42,6 +43,7 @@ import calve.sink_core.sink.resolve.ledger
 import calve.sink_core.sink.resolve.rebuild
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.blockers import open_transactions
+from calve.sink_core.errors import CalveError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.commit.merge import Merging
 from calve.sink_core.iceberg.commit.staging import left_behind
@@ -65,6 +67,8 @@ from tests.simulation.storage import (
     write_list,
 )
 from tests.simulation.world import World
+
+T = TypeVar("T")
 
 
 class Environment:
@@ -150,6 +154,7 @@ class Environment:
         wherever(patch, live_entries, entries_of)
         patch.setattr(calve.sink_core.iceberg.maintenance.orphans, "_sequence_number", _sequence_number)
         patch.setattr(calve.sink_core.sink.maintenance.orphans, "list_files", self._list_files)
+        patch.setattr(calve.sink_core.sink.maintenance.orphans, "apart", _at_once)
         patch.setattr(calve.sink_core.sink.maintenance.expire, "shape", _shape)
 
     def _write_list(self, path: str, manifests: list[ManifestFile | ListedManifest], **given: Any) -> None:
@@ -166,6 +171,16 @@ class Environment:
         self.world.scheduler.give_way()
         below, store = f"{table.metadata.location}/", self.world.store
         return [Listed(path, 1, store.written_ms[path]) for path in store.files if path.startswith(below)]
+
+
+def _at_once(call: Callable[[], T], _name: str) -> Future[T]:
+    """In the caller's thread: threads are the scheduler's. A process that is killed meanwhile is killed there."""
+    answer = Future[T]()
+    try:
+        answer.set_result(call())
+    except CalveError as error:
+        answer.set_exception(error)
+    return answer
 
 
 def install_clients(patch: pytest.MonkeyPatch, **models: object) -> None:

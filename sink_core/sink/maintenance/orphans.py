@@ -7,16 +7,26 @@
 5. delete what was listed in 1 and is named neither in 3 nor in 4
 
 A file that is written after 1 is not on the list. Crash points: before 5 nothing is deleted; within it what is gone was
-nobody's.
+nobody's. One fence is for all tables: each makes batches in progress begin again.
+
+All ends within `maintenance.max_duration`, so that what was listed is also deleted. Half of it is for 1: a table that
+has too many files stays as it is, is named, and keeps none of the others waiting. Of those that were listed the ones
+with most old files are cleaned first. What there is no time for the next run begins with: the others have less by then.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
+from functools import partial
 
 from calve.sink_core.config.table_maintenance import Orphans
 from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
+from calve.sink_core.error_codes.operations import TOO_MANY_FILES
+from calve.sink_core.errors import CalveError, RetriableError
 from calve.sink_core.failpoints import reach
+from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.maintenance.orphans import (
     Listed,
@@ -31,8 +41,14 @@ from calve.sink_core.iceberg.maintenance.orphans import (
 from calve.sink_core.iceberg.maintenance.owned import why_files_stay, why_not_owned
 from calve.sink_core.sink.maintenance.work import Work, now_ms
 from calve.sink_core.tables.log.state import CommitState
+from calve.sink_core.timing import Deadline, apart
 
 TASK = "orphans"
+
+LISTING, CLEANING = 0.5, 0.9
+"""The share of `maintenance.max_duration` that is over when no table's files are waited for any more, and from which on
+none is cleaned.
+"""
 
 _SHOWN = 10
 
@@ -53,7 +69,9 @@ def remove_orphans(work: Work, settings: Orphans) -> MaintenanceReport:
     Outstanding batches are given up if anything may be deleted. Raises what `give_up` raises.
     """
     older_than_ms = now_ms() - int(settings.older_than * 1000)
-    listed: dict[str, _Candidates] = {}
+    within_s = work.session.pipeline.config.maintenance.max_duration
+    listing, cleaning = Deadline.after(LISTING * within_s), Deadline.after(CLEANING * within_s)
+    tables: dict[str, Table] = {}
     work.on_progress("looking at the locations of all tables of the catalog")
     locations = locations_of_all(work.session.catalog)
 
@@ -63,27 +81,68 @@ def remove_orphans(work: Work, settings: Orphans) -> MaintenanceReport:
         stays = why_not_owned(table, work.owned(name)) or why_files_stay(table, tag, others)
         if stays:
             return TaskOutcome(TASK, name, f"nothing to do: {stays}", False)
-        work.on_progress(f"{name}: listing files")
-        files = list(list_files(table))
-        old = tuple(file for file in files if file.modified_ms < older_than_ms)
-        listed[name] = _Candidates(table, name, old, len(files))
-        return TaskOutcome(TASK, name, f"nothing to do: {len(files):,} files, none older than older_than", False)
+        tables[name] = table
+        return TaskOutcome(TASK, name, "nothing to do: no file is older than older_than", False)
 
     report = work.each(look)
+    listed = _listed(work, tables, listing)
+    report.failed |= {name: files for name, files in listed.items() if isinstance(files, CalveError)}
     reach("orphans.after-list")
-    candidates = {name: found for name, found in listed.items() if found.old}
+    candidates = {
+        name: _Candidates(tables[name], name, old, len(files))
+        for name, files in listed.items()
+        if not isinstance(files, CalveError)
+        and (old := tuple(file for file in files if file.modified_ms < older_than_ms))
+    }
     deleting = {name for name, found in candidates.items() if not work.dry_run and was_looked_at(found.table)}
     giving_up = deleting and work.session.rules.orphans_give_up_first
     state = work.session.publisher.give_up().state if giving_up else work.session.log.refresh_to_end()
     reach("orphans.after-give-up")
 
     def clean(_table: Table, name: str) -> TaskOutcome:
+        if cleaning.passed:
+            left = f"left to the next run, as maintenance.max_duration is nearly over: {candidates[name].files:,} files"
+            return TaskOutcome(TASK, name, left, False)
         return _clean(work, candidates[name], state, delete=name in deleting)
 
-    cleaned = replace(work, tables=tuple(candidates)).each(clean) if candidates else MaintenanceReport()
+    worst_first = sorted(candidates, key=lambda name: -len(candidates[name].old))
+    cleaned = replace(work, tables=worst_first).each(clean) if candidates else MaintenanceReport()
     done = {outcome.subject: outcome for outcome in (*report.done, *cleaned.done)}
     failed = {**report.failed, **cleaned.failed}
     return MaintenanceReport([outcome for name, outcome in done.items() if name not in failed], failed)
+
+
+def _listed(work: Work, tables: Mapping[str, Table], until: Deadline) -> dict[str, list[Listed] | CalveError]:
+    """The files of each table, or why they could not be listed.
+
+    One after the other, but that nobody waits for a table for longer than its share of the time: its listing goes on
+    beside those of the others, and is looked for at the end.
+    """
+    asked = dict[str, Future[list[Listed]]]()
+    for number, (name, table) in enumerate(tables.items()):
+        work.on_progress(f"{name}: listing files")
+        asked[name] = apart(partial(_files, name, table), "calve-orphans")
+        wait([asked[name]], max(0.0, until.left_s) / (len(tables) - number))
+    wait(asked.values(), max(0.0, until.left_s))
+    return {name: _answer(name, future) for name, future in asked.items()}
+
+
+def _files(name: str, table: Table) -> list[Listed]:
+    with unreachable_as_ours(f"listing the files of {name}"):
+        return list(list_files(table))
+
+
+def _answer(name: str, future: Future[list[Listed]]) -> list[Listed] | CalveError:
+    if not future.done():
+        return RetriableError(
+            f"{name}: its files could not be listed within half of maintenance.max_duration",
+            hint="raise maintenance.max_duration",
+            code=TOO_MANY_FILES,
+        )
+    try:
+        return future.result()
+    except CalveError as error:
+        return error
 
 
 def _clean(work: Work, found: _Candidates, state: CommitState, *, delete: bool) -> TaskOutcome:
