@@ -7,7 +7,7 @@ up to, its control plane, its parts in Dagster. `register` does what the modules
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -179,6 +179,9 @@ class ToyWatch:
 
     def observations(self) -> list[dg.AssetObservation]:
         return []
+
+    def through_s(self) -> Mapping[str, float]:
+        return {}
 
 
 def toy_parts(pipeline: ToyPipeline) -> Parts:

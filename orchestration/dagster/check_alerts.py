@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 import dagster as dg
 
 from calve.orchestration.compat import AssetCheckExecutionRecord
 from calve.orchestration.dagster.alerts import INTERVAL_S, Alert, NotPosted
+from calve.orchestration.dagster.common.checks import evaluation_of
 from calve.orchestration.dagster.common.names import CHECKS, PIPELINE_TAG
 
 
@@ -65,17 +65,11 @@ def _red(context: dg.SensorEvaluationContext, *, warnings: bool) -> Iterator[tup
     found = context.instance.event_log_storage.get_asset_check_summary_records(list(pipelines))
     for key, pipeline in pipelines.items():
         record = found[key].last_completed_check_execution_record
-        evaluation = _evaluation(record)
+        evaluation = evaluation_of(record)
         if record is None or evaluation is None or evaluation.passed:
             continue
         if warnings or evaluation.severity is dg.AssetCheckSeverity.ERROR:
             yield f"{key.name} of {key.asset_key.to_user_string()}", _alert(pipeline, record, evaluation)
-
-
-def _evaluation(record: AssetCheckExecutionRecord | None) -> dg.AssetCheckEvaluation | None:
-    event = record.event.dagster_event if record and record.event else None
-    found: Any = event.event_specific_data if event else None
-    return found if isinstance(found, dg.AssetCheckEvaluation) else None
 
 
 def _alert(pipeline: str, record: AssetCheckExecutionRecord, evaluation: dg.AssetCheckEvaluation) -> Alert:

@@ -72,10 +72,10 @@ class Objectives(Model):
     """What the pipeline is measured against."""
 
     freshness: Duration | None = None
-    """Greatest age of a record that is not in its table yet; a check fails above it."""
+    """Greatest age of a record that is not in its table yet; a check fails above it, whether runs start or not."""
 
     lag: Annotated[int, Field(ge=0)] | None = None
-    """Greatest number of records that wait; a check fails above it."""
+    """Greatest number of records that wait; a check fails above it, whether runs start or not."""
 
 
 class Dagster(Model):
@@ -88,7 +88,8 @@ class Dagster(Model):
     """`team:name` or an e-mail address."""
 
     automatic: bool = True
-    """Sensor and schedules run from the first load on. `false`: they are switched on in the UI."""
+    """Sensor and schedules run from the first load on. `false`: they are switched on in the UI. The sensor that
+    watches, which starts nothing, runs all the same."""
 
     checks: Cron | None = None
     """When the checks run beside those after each run, the proof of the ledger among them. Default: once an hour."""

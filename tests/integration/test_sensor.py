@@ -20,11 +20,11 @@ from dagster._core.test_utils import create_run_for_test, freeze_time
 
 from calve.orchestration.dagster.build import build_pipeline_defs
 from calve.orchestration.dagster.common import watch
+from calve.orchestration.dagster.common.dead import LIMITS_S, Silence
 from calve.orchestration.dagster.common.names import job_name, run_tags
 from calve.orchestration.dagster.common.runs import failures_told
-from calve.orchestration.dagster.common.silence import LIMITS_S, Silence
 from calve.orchestration.dagster.common.topics import topic_key
-from calve.orchestration.dagster.common.trigger import Memory
+from calve.orchestration.dagster.sensor import Kept
 from calve.orchestration.dagster.sink.names import INGEST
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Event, Paused, Resumed
@@ -90,9 +90,10 @@ class Sensor:
 
     def due(self) -> None:
         """Let the time pass until an unreachable source is asked again."""
-        memory = Memory.loads(self.cursor)
-        assert memory.unreachable
-        self.cursor = replace(memory, unreachable=replace(memory.unreachable, next_s=time.time())).dumps()
+        kept = Kept.loads(self.cursor)
+        assert kept.memory.unreachable
+        due = replace(kept.memory.unreachable, next_s=time.time())
+        self.cursor = replace(kept, memory=replace(kept.memory, unreachable=due)).dumps()
 
     def observed(self) -> list[tuple[int, int]]:
         """Lag and end of each topic as the last tick observed them; nothing if it did not."""
@@ -199,7 +200,7 @@ def test_a_topic_that_is_missing_is_told_and_found_once_it_is_there(
         waits = sensor.tick() or ""
         assert told in waits
         assert waits != told
-        memory = Memory.loads(sensor.cursor)
+        memory = Kept.loads(sensor.cursor).memory
         assert memory.unreachable
         assert memory.unreachable.times == times
         sensor.due()
@@ -214,11 +215,11 @@ def test_a_dead_run_ends_also_while_the_source_is_not_even_looked_at(
     tags, sensor = run_tags(flow.pipeline, INGEST), Sensor(flow, instance)
     run = create_run_for_test(instance, "job", status=dg.DagsterRunStatus.STARTED, tags=tags)
     assert sensor.tick()
-    memory = Memory.loads(sensor.cursor)
-    silent = Silence(memory.silences.of[run.run_id].mark, LIMITS_S[dg.DagsterRunStatus.STARTED])
-    sensor.cursor = replace(memory, silences=replace(memory.silences, of={run.run_id: silent})).dumps()
+    kept = Kept.loads(sensor.cursor)
+    silent = Silence(kept.silences.of[run.run_id].mark, LIMITS_S[dg.DagsterRunStatus.STARTED])
+    sensor.cursor = replace(kept, silences=replace(kept.silences, of={run.run_id: silent})).dumps()
     assert sensor.tick()
-    assert Memory.loads(sensor.cursor).unreachable == memory.unreachable, "it was asked"
+    assert Kept.loads(sensor.cursor).memory == kept.memory, "it was asked"
     ended = instance.get_run_by_id(run.run_id)
     assert ended is not None
     assert ended.status == dg.DagsterRunStatus.FAILURE

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import dagster as dg
 
+from calve.orchestration.compat import AssetCheckExecutionRecord
 from calve.orchestration.dagster.common.names import CHECKS, PIPELINE_TAG, op_name
 from calve.orchestration.dagster.common.opening import Opens
-from calve.orchestration.dagster.common.verdicts import Check, Verdict
+from calve.orchestration.dagster.common.verdicts import FRESHNESS, LAG, Check, Verdict
 from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
@@ -50,8 +51,19 @@ def checks_op(
     return checks
 
 
+def told_by_run(pipeline: Pipeline, found: Iterable[Verdict], key_of: KeyOf) -> Iterator[dg.AssetCheckEvaluation]:
+    """The verdicts as events that a run yields which moves something.
+
+    Of an objective of the file only the sensor that watches judges, and the job of the checks: two that judge by
+    different means would turn a check red and green all the time.
+    """
+    objectives = pipeline.config.objectives
+    watched = {LAG: objectives.lag, FRESHNESS: objectives.freshness}
+    yield from told((verdict for verdict in found if watched.get(verdict.check) is None), key_of)
+
+
 def told(found: Iterable[Verdict], key_of: KeyOf) -> Iterator[dg.AssetCheckEvaluation]:
-    """The verdicts as events that any op may yield."""
+    """The verdicts as events, for whoever may yield some."""
     for verdict in found:
         yield dg.AssetCheckEvaluation(**_told(verdict, key_of))
 
@@ -65,6 +77,13 @@ def _told(verdict: Verdict, key_of: KeyOf) -> dict[str, Any]:
         "description": verdict.text,
         "metadata": metadata_of(verdict),
     }
+
+
+def evaluation_of(record: AssetCheckExecutionRecord | None) -> dg.AssetCheckEvaluation | None:
+    """What a check found, by Dagster's record of it."""
+    event = record.event.dagster_event if record and record.event else None
+    found: Any = event.event_specific_data if event else None
+    return found if isinstance(found, dg.AssetCheckEvaluation) else None
 
 
 def metadata_of(verdict: Verdict) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -15,6 +15,7 @@ from calve.sink_core.config.effective import Pipeline
 
 if TYPE_CHECKING:
     from calve.orchestration.compat import UnresolvedAssetJobDefinition
+    from calve.orchestration.dagster.common.checks import KeyOf
     from calve.sink_core.control.state import AnyState
 
     AssetJob: TypeAlias = UnresolvedAssetJobDefinition
@@ -34,6 +35,12 @@ class Watch(Protocol):
         """What the last look saw, for the pages of the assets that others write."""
         ...
 
+    def through_s(self) -> Mapping[str, float]:
+        """By subject of the check `freshness` (`common/arrivals.py`) up to when all has arrived, by this host's clock,
+        as far as looks know.
+        """
+        ...
+
 
 class StateWatch(Protocol):
     """Knows what the control log says."""
@@ -48,7 +55,8 @@ class Parts:
     """A pipeline's definitions as its kind makes them; `build` adds the sensor and the Spark resource.
 
     The sensor starts `moves`, whose runs are of `stage`, when `watch` sees records pending in `reads`, which is a part
-    of a sentence.
+    of a sentence. `key_of` gives the asset of a check's subject, None where there are no checks; `fresh` are the
+    subjects of the check `freshness`, as `Watch.through_s` has them.
     """
 
     stage: str
@@ -57,6 +65,8 @@ class Parts:
     reads: str
     assets: Sequence[dg.AssetsDefinition | dg.AssetSpec]
     checks: Sequence[dg.AssetChecksDefinition] = ()
+    key_of: KeyOf | None = None
+    fresh: Sequence[str] = ()
     jobs: Sequence[dg.JobDefinition | AssetJob] = ()
     schedules: Sequence[dg.ScheduleDefinition] = ()
 

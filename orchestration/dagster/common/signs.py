@@ -4,7 +4,7 @@ outlives its run.
 One value of Dagster's key-value storage for each pipeline has the last sign of each of its runs. Tags of a run would be
 written whole each time, over what others tag it with meanwhile; events would stay for as long as the run does. Two runs
 that write the value at once leave one sign out, which comes again with the next: a run is taken for dead that missed
-four in a row (`common/silence.py`).
+four in a row (`common/dead.py`).
 
 A thread gives the signs: in runs of Calve's own jobs as long as their process executes them, also while a step waits
 for a pool; in others, such as those of "Materialize", during Calve's steps alone, which a tag of the run says. It looks

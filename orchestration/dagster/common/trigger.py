@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from pydantic import TypeAdapter
-
-from calve.orchestration.dagster.common.silence import Silences
 from calve.sink_core.config.common import Trigger
 
 BACK_OFF_S = 30.0
@@ -59,8 +56,7 @@ class Unreached:
 @dataclass(frozen=True, slots=True)
 class Memory:
     """What a tick leaves for the next. `published_s` is the last publish by its writer's clock, `seen_s` when a tick
-    saw it first, by this host's: a writer whose clock is ahead must not put off the next run. `silences` are those of
-    the pipeline's runs.
+    saw it first, by this host's: a writer whose clock is ahead must not put off the next run.
     """
 
     published_s: float = 0.0
@@ -69,18 +65,6 @@ class Memory:
     observed_lag: int = -1
     observed_s: float = 0.0
     unreachable: Unreached | None = None
-    silences: Silences = field(default_factory=Silences)
-
-    def dumps(self) -> str:
-        return _MEMORY.dump_json(self).decode()
-
-    @classmethod
-    def loads(cls, cursor: str | None) -> Memory:
-        """Of a cursor; a fresh one if there is none, or one of another version."""
-        try:
-            return _MEMORY.validate_json(cursor or "{}")
-        except ValueError:
-            return cls()
 
     def not_reached(self, why: str, now_s: float) -> Memory:
         before = self.unreachable
@@ -95,9 +79,6 @@ class Memory:
 
     def observed(self, sight: Sight, now_s: float) -> Memory:
         return replace(self, observed_end=sight.end, observed_lag=sight.lag, observed_s=now_s)
-
-
-_MEMORY = TypeAdapter(Memory)
 
 
 @dataclass(frozen=True, slots=True)

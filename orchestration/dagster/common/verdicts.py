@@ -15,6 +15,10 @@ H = TypeVar("H")
 SHOWN = 20
 """Of many faults, or topics."""
 
+LAG = "lag"
+FRESHNESS = "freshness"
+"""The checks by objectives that every kind has."""
+
 CHAIN = "chain"
 """The check by what `calve verify` proves without `--deep`, of kinds with slots."""
 

@@ -18,6 +18,7 @@ from typing import Generic, Self, TypeVar
 import dagster as dg
 from confluent_kafka.admin import AdminClient
 
+from calve.orchestration.dagster.common.arrivals import ALL, Arrivals
 from calve.orchestration.dagster.common.topics import pattern_key, topic_key
 from calve.orchestration.dagster.common.trigger import Sight
 from calve.sink_core.config.effective import KafkaSettings, Pipeline
@@ -178,6 +179,7 @@ class LogWatch(ABC, Generic[P, S]):
         self._topics_until = Deadline.after(0.0)
         self._ends: Offsets = {}
         self._silent = Silent()
+        self._arrivals = Arrivals()
 
     @abstractmethod
     def selected(self, admin: AdminClient, timeout_s: float) -> Sequence[str]:
@@ -194,6 +196,12 @@ class LogWatch(ABC, Generic[P, S]):
     def behind(self, _state: S) -> int:
         """How many tables lack what is published, where the kind has some and its runs commit to them."""
         return 0
+
+    def lacking(self, _state: S) -> Mapping[str, int | None]:
+        """By subject of the check `freshness` the first control offset of what is published and not there; None if
+        nothing is missing.
+        """
+        return {ALL: None}
 
     @abstractmethod
     def observed(self) -> Topics:
@@ -218,6 +226,10 @@ class LogWatch(ABC, Generic[P, S]):
     def state(self) -> S | None:
         """The control log's fold as of now, whatever the source says; None if the pipeline has never run."""
         return self._log.state()
+
+    def through_s(self) -> Mapping[str, float]:
+        """By subject of the check `freshness` up to when all has arrived, as far as looks know."""
+        return self._arrivals.through_s
 
     def by_topic(self) -> dict[str, TopicSeen]:
         """What the last look saw."""
@@ -263,7 +275,10 @@ class LogWatch(ABC, Generic[P, S]):
         if state is None:
             self._topics_until = Deadline.after(0.0)
         topic_ids = {name: topic.topic_id for name, topic in self._topics.items()}
-        return self.sight(ends, state, topic_ids)
+        sight = self.sight(ends, state, topic_ids)
+        if state is not None and sight.bootstrapped and not sight.contradiction:
+            self._arrivals.look(time.time(), ends, self.positions(state), state.next_offset, self.lacking(state))
+        return sight
 
     def _described(self) -> dict[str, Topic]:
         if self._topics_until.passed:

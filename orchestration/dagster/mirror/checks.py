@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from calve.orchestration.dagster.common.checks import check_specs, checks_op, told
+from calve.orchestration.dagster.common.checks import check_specs, checks_op, told_by_run
 from calve.orchestration.dagster.common.verdicts import Verdict
 from calve.orchestration.dagster.mirror import verdicts
 from calve.orchestration.dagster.mirror.names import asset_key
@@ -36,5 +36,5 @@ def look(pipeline: MirrorPipeline, plane: "MirrorPlane") -> Iterator[Verdict]:
 
 
 def evaluations(pipeline: MirrorPipeline, found: Iterable[Verdict]) -> Iterator[dg.AssetCheckEvaluation]:
-    """The verdicts as events that any op may yield."""
-    return told(found, partial(asset_key, pipeline))
+    """The verdicts as events of a run that moves something."""
+    return told_by_run(pipeline, found, partial(asset_key, pipeline))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from calve.orchestration.dagster.common.arrivals import ALL
 from calve.orchestration.dagster.common.names import CHECKS
 from calve.orchestration.dagster.common.operations import pausing, resolving
 from calve.orchestration.dagster.common.operations.job import job_of
@@ -16,7 +18,7 @@ from calve.orchestration.dagster.common.topics import reads, source_topics
 from calve.orchestration.dagster.mirror import operations
 from calve.orchestration.dagster.mirror.checks import checks_of
 from calve.orchestration.dagster.mirror.copying import copy_of
-from calve.orchestration.dagster.mirror.names import COPY, check_distinct
+from calve.orchestration.dagster.mirror.names import COPY, asset_key, check_distinct
 from calve.orchestration.dagster.mirror.plane import run_plane
 from calve.orchestration.dagster.mirror.watch import MirrorWatch
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
@@ -48,6 +50,8 @@ def mirror_parts(pipeline: MirrorPipeline) -> Parts:
         reads=f"{reads(config.source)} of {config.source_alias}",
         assets=[*source_topics(pipeline, config.source, config.source_alias), copy],
         checks=[checks],
+        key_of=partial(asset_key, pipeline),
+        fresh=[ALL],
         jobs=[checks_job, *_operations(pipeline), *maintenance.values()],
         schedules=[
             checks_schedule(pipeline, checks_job, looks),

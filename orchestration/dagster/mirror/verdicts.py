@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calve.orchestration.dagster.common import verdicts
-from calve.orchestration.dagster.common.verdicts import SHOWN, Check, Verdict, blockers_check, judged, lag, retention
+from calve.orchestration.dagster.common.verdicts import (
+    FRESHNESS,
+    LAG,
+    SHOWN,
+    Check,
+    Verdict,
+    blockers_check,
+    judged,
+    lag,
+    retention,
+)
 from calve.orchestration.wording import counted
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 
@@ -71,14 +81,14 @@ CHAIN: Check[Health] = Check(
 )
 CHECKS: tuple[Check[Health], ...] = (
     Check(
-        "lag",
+        LAG,
         "copy",
         "Records that wait, against objectives.lag.",
         "more records wait than `objectives.lag`",
         lambda seen, _remote: lag(seen.report.lag, seen.pipeline.config.objectives.lag),
     ),
     Check(
-        "freshness",
+        FRESHNESS,
         "copy",
         "Age of the oldest record that is not copied, against objectives.freshness.",
         "the oldest record that is not copied is older than `objectives.freshness`",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from calve.orchestration.dagster.common.checks import check_specs, checks_op, told
+from calve.orchestration.dagster.common.checks import check_specs, checks_op, told_by_run
 from calve.orchestration.dagster.common.verdicts import Verdict
 from calve.orchestration.dagster.sink import verdicts
 from calve.orchestration.dagster.sink.names import batches_key, table_key
@@ -54,8 +54,8 @@ def prove(pipeline: SinkPipeline, session: "Session") -> Iterator[Verdict]:
 
 
 def evaluations(pipeline: SinkPipeline, found: Iterable[Verdict]) -> Iterator[dg.AssetCheckEvaluation]:
-    """The verdicts as events that any op may yield."""
-    return told(found, partial(asset_key, pipeline))
+    """The verdicts as events of a run that moves something."""
+    return told_by_run(pipeline, found, partial(asset_key, pipeline))
 
 
 def asset_key(pipeline: SinkPipeline, table: str | None) -> dg.AssetKey:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -13,7 +14,7 @@ from calve.orchestration.dagster.common.operations.maintenance import maintenanc
 from calve.orchestration.dagster.common.parts import Parts, asset_job
 from calve.orchestration.dagster.common.schedules import checks_schedule
 from calve.orchestration.dagster.common.topics import reads, source_topics
-from calve.orchestration.dagster.sink.checks import checks_of
+from calve.orchestration.dagster.sink.checks import asset_key, checks_of
 from calve.orchestration.dagster.sink.commit import commit_of, commit_schedule
 from calve.orchestration.dagster.sink.ingest import ingest_of
 from calve.orchestration.dagster.sink.names import COMMIT, INGEST, table_key
@@ -60,6 +61,8 @@ def sink_parts(pipeline: SinkPipeline) -> Parts:
         reads=reads(source),
         assets=[*source_topics(pipeline, source, pipeline.kafka.name), ingest, commit],
         checks=[checks],
+        key_of=partial(asset_key, pipeline),
+        fresh=[table.name for table in pipeline.tables],
         jobs=[commit_job, checks_job, *_operations(pipeline), *maintenance.values()],
         schedules=[
             *([] if every == "batch" else [commit_schedule(pipeline, every, commit_job, watch)]),

@@ -6,7 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from calve.orchestration.dagster.common.verdicts import NOT_RUN, Check, Verdict, blockers_check, judged, lag, retention
+from calve.orchestration.dagster.common.verdicts import (
+    FRESHNESS,
+    LAG,
+    NOT_RUN,
+    Check,
+    Verdict,
+    blockers_check,
+    judged,
+    lag,
+    retention,
+)
 from calve.orchestration.wording import counted, dropped_text
 from calve.sink_core.config.sink import SinkObjectives
 from calve.sink_core.config.sink_pipeline import SinkPipeline
@@ -151,7 +161,7 @@ PROOF: Check[Health] = Check(
 )
 CHECKS: tuple[Check[Health], ...] = (
     Check(
-        "lag",
+        LAG,
         "batches",
         "Records that wait, against objectives.lag.",
         "more records wait than `objectives.lag`",
@@ -167,7 +177,7 @@ CHECKS: tuple[Check[Health], ...] = (
     ),
     blockers_check("batches", lambda seen: seen.report.blockers),
     Check(
-        "freshness",
+        FRESHNESS,
         "each table",
         "Age of the oldest record that is not in the table, against objectives.freshness.",
         "the oldest record that is not in the table may be older than `objectives.freshness`",

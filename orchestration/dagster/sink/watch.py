@@ -37,5 +37,8 @@ class SinkWatch(LogWatch[SinkPipeline, CommitState]):
     def behind(self, state: CommitState) -> int:
         return len(state.tables_with_news()) if self._pipeline.config.commit.every == "batch" else 0
 
+    def lacking(self, state: CommitState) -> Mapping[str, int | None]:
+        return {table.name: state.lacks_from(table.name) for table in self._pipeline.tables}
+
     def observed(self) -> Topics:
         return self._pipeline.config.source

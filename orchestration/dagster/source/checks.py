@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from calve.orchestration.dagster.common import verdicts
-from calve.orchestration.dagster.common.checks import check_specs, checks_op, told
+from calve.orchestration.dagster.common.checks import check_specs, checks_op, told_by_run
 from calve.orchestration.dagster.common.topics import copy_key
-from calve.orchestration.dagster.common.verdicts import Check, Verdict, blockers_check, judged, lag
+from calve.orchestration.dagster.common.verdicts import FRESHNESS, LAG, Check, Verdict, blockers_check, judged, lag
 from calve.orchestration.dagster.source.plane import run_plane
 from calve.orchestration.wording import bytes_text
 from calve.sink_core.config.source_pipeline import SourcePipeline
@@ -48,8 +48,8 @@ def look(pipeline: SourcePipeline, plane: "SourcePlane") -> Iterator[Verdict]:
 
 
 def evaluations(pipeline: SourcePipeline, found: Iterable[Verdict]) -> Iterator[dg.AssetCheckEvaluation]:
-    """The verdicts as events that any op may yield."""
-    return told(found, lambda _subject: copy_key(pipeline.name))
+    """The verdicts as events of a run that moves something."""
+    return told_by_run(pipeline, found, lambda _subject: copy_key(pipeline.name))
 
 
 def freshness(report: "SourceStatus", most_s: float | None) -> Verdict:
@@ -95,14 +95,14 @@ CHAIN: Check[Health] = Check(
 )
 CHECKS: tuple[Check[Health], ...] = (
     Check(
-        "lag",
+        LAG,
         "copy",
         "Records that wait, against objectives.lag.",
         "more records wait than `objectives.lag`",
         lambda seen, _subject: lag(seen.report.lag, seen.pipeline.config.objectives.lag),
     ),
     Check(
-        "freshness",
+        FRESHNESS,
         "copy",
         "Age of the oldest pending row, against objectives.freshness.",
         "the oldest pending row is older than `objectives.freshness` (warning: rows are pending, and nothing was read "

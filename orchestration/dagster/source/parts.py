@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dagster as dg
 
+from calve.orchestration.dagster.common.arrivals import ALL
 from calve.orchestration.dagster.common.names import CHECKS
 from calve.orchestration.dagster.common.operations import pausing
 from calve.orchestration.dagster.common.operations.job import job_of
 from calve.orchestration.dagster.common.operations.maintenance import maintenance_jobs, maintenance_schedules, of_log
 from calve.orchestration.dagster.common.parts import Parts, asset_job
 from calve.orchestration.dagster.common.schedules import checks_schedule
-from calve.orchestration.dagster.common.topics import COPY
+from calve.orchestration.dagster.common.topics import COPY, copy_key
 from calve.orchestration.dagster.source import operations
 from calve.orchestration.dagster.source.checks import checks_of
 from calve.orchestration.dagster.source.plane import run_plane
@@ -38,6 +39,8 @@ def source_parts(pipeline: SourcePipeline) -> Parts:
         reads=pipeline.reads,
         assets=[system_of(pipeline), *tables_of(pipeline), copy],
         checks=[checks],
+        key_of=lambda _subject: copy_key(pipeline.name),
+        fresh=[ALL],
         jobs=[
             checks_job,
             job_of(pipeline, pausing.pause(pipeline), run_plane),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from functools import partial
 
 import dagster as dg
 
+from calve.orchestration.dagster.common.arrivals import ALL
 from calve.orchestration.dagster.common.topics import system_key
 from calve.orchestration.dagster.common.trigger import Sight
 from calve.orchestration.dagster.common.watch import FollowedLog, taken
@@ -86,6 +88,7 @@ class SourceWatch:
         self._looks = Looks(pipeline)
         self._looking = threading.Lock()
         self._waiting: Waiting | None = None
+        self._through_s: dict[str, float] = {}
 
     def look(self) -> Sight:
         """Raises what the source raises, and Unreachable if broker or source don't answer in time."""
@@ -107,6 +110,10 @@ class SourceWatch:
             )
         ]
 
+    def through_s(self) -> Mapping[str, float]:
+        """Up to when all is sent that had come, by what the source says; where it says nothing, the last publish."""
+        return dict(self._through_s)
+
     def state(self) -> SourceState | None:
         """The control log's fold as of now, whatever the source says; None if the pipeline has never run."""
         return self._log.state()
@@ -116,7 +123,7 @@ class SourceWatch:
         offsets, at = (state.offsets, state.next_offset) if state is not None else ({}, 0)
         with taken(self._looking, self._pipeline.reads):
             waiting = self._waiting = self._looks.latest(offsets, at)
-        return Sight(
+        sight = Sight(
             lag=waiting.records,
             end=(state.records if state is not None else 0) + waiting.records,
             bootstrapped=state is not None and state.last_publish is not None,
@@ -124,3 +131,7 @@ class SourceWatch:
             answered_s=state.answered_ms / 1000 if state is not None else 0.0,
             published_s=state.complete.event.written_at_ms / 1000 if state is not None and state.complete else 0.0,
         )
+        if sight.bootstrapped:
+            since_s = waiting.since_ms / 1000 if waiting.since_ms is not None else sight.published_s
+            self._through_s[ALL] = since_s if waiting.records else time.time()
+        return sight

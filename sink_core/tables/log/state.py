@@ -180,8 +180,13 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
 
     def behind_since_ms(self, table: str) -> int | None:
         """When the first was published that a table lacks by what the log says; None if it lacks nothing."""
-        first = next(self._written_since(table, self._reported_through(table)), None)
+        first = self._first_lacking(table)
         return first.event.written_at_ms if first else None
+
+    def lacks_from(self, table: str) -> int | None:
+        """The offset of the first event that a table lacks by what the log says; None if it lacks nothing."""
+        first = self._first_lacking(table)
+        return first.offset if first else None
 
     @property
     def continued(self) -> tuple[str, ...]:
@@ -222,6 +227,9 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
     def _reported_through(self, table: str) -> int:
         """Highest stored control offset reported for any incarnation of a table; 0 if none was."""
         return max(self.reported.get(table, {"": 0}).values())
+
+    def _first_lacking(self, table: str) -> Logged[DataWritten] | None:
+        return next(self._written_since(table, self._reported_through(table)), None)
 
     def _written_since(self, table: str, offset: int) -> Iterator[Logged[DataWritten]]:
         return self.written[table].since(offset) if table in self.written else iter(())

@@ -35,7 +35,7 @@ for number in range(100):
     many.append(build_pipeline_defs(load_pipeline(file)))
 defs = dg.Definitions.merge(*many)
 repository = defs.get_repository_def()
-assert len(repository.sensor_defs) == 100
+assert len(repository.sensor_defs) == 200
 assert len(repository.get_all_jobs()) >= 300
 heavy = sorted(name for name in sys.modules if name.startswith({HEAVY!r}))
 assert not heavy, heavy[:5]

@@ -1,4 +1,4 @@
-"""Which runs a look ends, and what is known of them then."""
+"""How long runs have been silent, by the clock of whoever looks; which of them a look ends, and what is known then."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
-from calve.orchestration.dagster.common.dead import end_the_dead
+from calve.orchestration.dagster.common.dead import IMPORTED_S, LIMITS_S, MOST_S, Silences, end_the_dead, limit_s
 from calve.orchestration.dagster.common.names import ERROR_TAG, STEP_TAG, TERMINAL_TAG, WHY_TAG, run_tags
 from calve.orchestration.dagster.common.runs import IN_PROGRESS
 from calve.orchestration.dagster.common.signs import give
-from calve.orchestration.dagster.common.silence import LIMITS_S, Silences
 from calve.sink_core.config.load import load
 from tests.documents import ROOT
 
@@ -22,6 +21,41 @@ NOW = 1_800_000_000.0
 TICK_S = 5.0
 Status = dg.DagsterRunStatus
 STAGES = ("ingest", "commit", "replay_hours", "compact", "checks")
+
+
+def silent_s(looks: list[tuple[float, str]]) -> float:
+    """Of a run, after looks at these times with these marks."""
+    silences = Silences()
+    for at_s, mark in looks:
+        silences = silences.after({"run": mark}, at_s)
+    return silences.of["run"].seconds
+
+
+def test_a_run_that_gives_signs_is_never_silent_for_long() -> None:
+    assert silent_s([(NOW + i * TICK_S, f"STARTED {i // 2}") for i in range(99)]) <= TICK_S
+
+
+def test_silence_adds_up_from_look_to_look_and_ends_with_a_sign() -> None:
+    still = [(NOW + i * TICK_S, "STARTED 7") for i in range(10)]
+    assert silent_s(still) == 45
+    assert silent_s([*still, (NOW + 50, "STARTED 8")]) == 0
+    assert silent_s([*still, (NOW + 50, "CANCELING 7")]) == 0, "whoever cancels it gives it time"
+
+
+@pytest.mark.parametrize(("jump_s", "counts_s"), [(86_400, MOST_S), (-86_400, 0), (TICK_S, TICK_S)])
+def test_a_clock_that_was_set_or_a_machine_that_slept_kills_no_run(jump_s: float, counts_s: float) -> None:
+    assert silent_s([(NOW, "STARTED 7"), (NOW + jump_s, "STARTED 7")]) == counts_s
+
+
+def test_a_run_is_forgotten_once_it_is_over() -> None:
+    assert Silences().after({"run": "STARTED 7"}, NOW).after({}, NOW + TICK_S).of == {}
+
+
+def test_a_run_that_waits_for_its_process_has_more_time_and_one_in_the_queue_has_all() -> None:
+    started = limit_s(Status.STARTED, by_code_server=True)
+    starting = [limit_s(Status.STARTING, by_code_server=by) for by in (True, False)]
+    assert started == limit_s(Status.STARTED, by_code_server=False) < starting[0] == IMPORTED_S < starting[1]
+    assert Status.QUEUED not in LIMITS_S
 
 
 @pytest.fixture

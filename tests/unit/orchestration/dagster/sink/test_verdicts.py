@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from calve.orchestration.dagster.common.checks import told
 from calve.orchestration.dagster.common.verdicts import Verdict, retention
 from calve.orchestration.dagster.common.verdicts import lag as lag_verdict
 from calve.orchestration.dagster.sink import checks, verdicts
@@ -310,9 +312,12 @@ def test_without_objectives_only_dead_letters_have_one(tmp_path: Path) -> None:
 def test_warnings_and_failures_differ_in_severity(pipeline: SinkPipeline) -> None:
     tables = (table(behind_s=61.0, files=60, bytes=60), table("air.more"))
     found = verdicts.health(pipeline, report(partition(0, 5, 0, 16), tables=tables), [])
-    told = {(e.asset_key.to_user_string(), e.check_name): e for e in checks.evaluations(pipeline, found)}
-    assert len(told) == len(found)
-    freshness, sizes = told["air/flights", "freshness"], told["air/flights", "file_sizes"]
+    everything = told(found, partial(checks.asset_key, pipeline))
+    by_key = {(e.asset_key.to_user_string(), e.check_name): e for e in everything}
+    assert len(by_key) == len(found)
+    by_run = {(e.asset_key.to_user_string(), e.check_name) for e in checks.evaluations(pipeline, found)}
+    assert {check for _, check in by_key.keys() - by_run} == {"lag", "freshness"}, "objectives of its file"
+    freshness, sizes = by_key["air/flights", "freshness"], by_key["air/flights", "file_sizes"]
     assert (freshness.passed, freshness.severity.value) == (False, "ERROR")
     assert (sizes.passed, sizes.severity.value) == (False, "WARN")
     names(freshness.description or "", "61.0 s", "objectives.freshness", "60 s")
