@@ -20,6 +20,7 @@ import psutil
 from dagster import DagsterInstance
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 
+from calve.orchestration.dagster.common.checks import evaluation_of
 from calve.orchestration.dagster.common.names import PIPELINE_TAG, STAGE_TAG
 from calve.sink_core.detached import free_port
 from tests.postgres import Postgres
@@ -148,6 +149,13 @@ class Stack:
     def last_skip(self, sensor: str) -> str:
         ticks = [t for t in self.ticks(sensor, limit=5) if t.status == TickStatus.SKIPPED]
         return (ticks[0].skip_reason or "") if ticks else ""
+
+    def red(self, *checks: tuple[dg.AssetKey, str]) -> bool:
+        """Whether all of these asset checks are."""
+        keys = [dg.AssetCheckKey(asset, name) for asset, name in checks]
+        found = self.instance.event_log_storage.get_asset_check_summary_records(keys)
+        last = [evaluation_of(found[key].last_completed_check_execution_record) for key in keys]
+        return all(evaluation is not None and not evaluation.passed for evaluation in last)
 
     def kill(self, name: str) -> None:
         """A process dies, and what it has started with it."""

@@ -11,7 +11,8 @@ import dagster as dg
 import pytest
 
 from calve.orchestration.dagster.common.names import ERROR_TAG, pool
-from calve.orchestration.dagster.sink.names import COMMIT, INGEST
+from calve.orchestration.dagster.common.verdicts import FRESHNESS, LAG
+from calve.orchestration.dagster.sink.names import COMMIT, INGEST, batches_key
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.sink.verify.proof import verify
 from tests import support
@@ -39,7 +40,7 @@ class Deployment:
         self.directory = directory / "dagster"
         self.healthy = flow("healthy", extra={"trigger": {"every": "1s"}})
         self.unreachable = flow("unreachable", lake_properties={"uri": "postgresql+psycopg2://calve@127.0.0.1:1/lake"})
-        self.stopped = flow("stopped", extra={"on_bad_record": "stop"})
+        self.stopped = flow("stopped", extra={"on_bad_record": "stop", "objectives": {"lag": 10, "freshness": "10s"}})
         self.flows = (self.healthy, self.unreachable, self.stopped)
         support.produce(broker.bootstrap, self.stopped.topic, [b"no JSON"])
         for each in self.flows:
@@ -117,12 +118,17 @@ def test_a_pipeline_that_always_fails_backs_off_and_says_why(deployment: Deploym
     until(lambda: "127.0.0.1" in dagster.last_skip(f"{flow.name}_lag"), timeout_s=60, why=dagster.logs)
 
 
-def test_a_terminal_error_stops_until_it_is_answered(deployment: Deployment, dagster: Stack) -> None:
+def test_a_terminal_error_stops_until_it_is_answered_and_the_objectives_are_judged_meanwhile(
+    deployment: Deployment, dagster: Stack
+) -> None:
     flow = deployment.stopped
     until(lambda: dagster.runs(flow.name, statuses=[FAILURE]), timeout_s=120, why=dagster.logs)
     resume = f"calve resume {flow.pipeline.path}"
     until(lambda: resume in dagster.last_skip(f"{flow.name}_lag"), timeout_s=120, why=dagster.logs)
     assert len(dagster.runs(flow.name)) == 1
+    # None of its runs gets as far as its checks.
+    objectives = [(batches_key(flow.pipeline), LAG), (dg.AssetKey(["stopped", "events"]), FRESHNESS)]
+    until(lambda: dagster.red(*objectives), timeout_s=60, why=dagster.logs)
     assert "on_bad_record" in dagster.last_skip(f"{flow.name}_lag"), "the setting of its hint"
     subprocess.run([BIN / "calve", "resume", flow.pipeline.path], check=True, capture_output=True)
     until(lambda: len(dagster.runs(flow.name)) == 2, timeout_s=60, why=dagster.logs)

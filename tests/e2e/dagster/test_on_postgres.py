@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import dagster as dg
 import pytest
 
-from calve.orchestration.dagster.common.names import ERROR_TAG, WHY_TAG
+from calve.orchestration.dagster.common.names import ERROR_TAG, PIPELINE_TAG, WHY_TAG
+from calve.orchestration.dagster.common.runs import IN_PROGRESS
+from calve.orchestration.dagster.common.verdicts import FRESHNESS
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.sink.verify.proof import verify
 from tests import support
@@ -44,7 +46,10 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Genera
     # Spark's workers open the catalog too: a Spark of the runs' own has what they have.
     found, lost = flow("found"), flow("lost")
     by_variable = found.but(lake_properties={"uri": f"${{ENV:{VARIABLE}}}"})
-    nowhere = lost.but(lake_properties={"uri": f"postgresql+psycopg2://calve@127.0.0.1:1/{TOO_LONG}"})
+    nowhere = lost.but(
+        lake_properties={"uri": f"postgresql+psycopg2://calve@127.0.0.1:1/{TOO_LONG}"},
+        extra={"objectives": {"freshness": "10s"}},
+    )
     secrets = {VARIABLE: support.catalog_properties(found.lake)["uri"]}
     files = [by_variable.pipeline.path, nowhere.pipeline.path]
     with (
@@ -70,6 +75,7 @@ def test_a_reason_that_is_too_long_for_an_index_is_in_the_tags_all_the_same(depl
     tags = failed[0].dagster_run.tags
     assert tags[ERROR_TAG] == "Unreachable"
     assert "127.0.0.1" in tags[WHY_TAG]
+    until(lambda: dagster.red((dg.AssetKey(["lost", "events"]), FRESHNESS)), timeout_s=60, why=dagster.logs)
 
 
 def test_daemon_and_code_server_may_die_at_any_time(deployed: Deployed) -> None:
@@ -81,5 +87,7 @@ def test_daemon_and_code_server_may_die_at_any_time(deployed: Deployed) -> None:
     dagster.daemon()
     until(lambda: len(flow.ids()) >= 150, timeout_s=180, why=dagster.logs)
     assert flow.ids() == list(range(150))
+    open_runs = dg.RunsFilter(statuses=IN_PROGRESS, tags={PIPELINE_TAG: flow.name})
+    until(lambda: not dagster.instance.get_runs(open_runs), timeout_s=120, why=dagster.logs)
     with flow.session() as session:
         assert verify(session, deep=True).violations == ()

@@ -2,10 +2,15 @@
 
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Generator
 
 import dagster as dg
 import pytest
+from dagster._core.test_utils import create_run_for_test
 
 from calve.orchestration.dagster.common.names import STEP_TAG, run_tags
 from calve.orchestration.dagster.common.runs import failures_told
@@ -13,6 +18,7 @@ from calve.orchestration.dagster.common.signs import EXIT_AFTER, INTERRUPTED_AFT
 from calve.orchestration.dagster.sink.names import INGEST
 from calve.sink_core.config.load import load
 from tests.documents import ROOT
+from tests.e2e.dagster.stack import until
 
 PIPELINE = load(ROOT / "examples/shop/pipeline.yaml")
 Status = dg.DagsterRunStatus
@@ -110,3 +116,52 @@ def test_a_run_in_progress_goes_on_and_so_does_one_whose_storage_is_not_reached(
     status: dg.DagsterRunStatus | None,
 ) -> None:
     assert action(status, 99) is None
+
+
+OUTLIVING = """
+import sys, time
+from dagster import DagsterInstance
+from calve.orchestration.dagster.common import signs
+signs.EVERY_S = 0.1
+with DagsterInstance.get() as instance, signs.alive(instance, instance.get_run_by_id(sys.argv[1]), "p"):
+    while True:
+        try:
+            time.sleep(600)
+        except BaseException:
+            if sys.argv[2] == "hears":
+                raise
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "listens", "ended_by", "left"),
+    [
+        (Status.FAILURE, "hears", signal.SIGINT, Status.FAILURE),
+        (Status.FAILURE, "is deaf", signal.SIGKILL, Status.FAILURE),
+        (Status.CANCELING, "is deaf", signal.SIGKILL, Status.CANCELED),
+    ],
+)
+def test_a_process_that_outlives_its_run_ends(
+    instance: dg.DagsterInstance,
+    status: dg.DagsterRunStatus,
+    listens: str,
+    ended_by: signal.Signals,
+    left: dg.DagsterRunStatus,
+) -> None:
+    run = create_run_for_test(instance, "job", status=Status.STARTED)
+    environment = {**os.environ, "DAGSTER_HOME": instance.root_directory, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", OUTLIVING, run.run_id, listens]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
+        try:
+            until(lambda: run.run_id in signs(instance, "p"), timeout_s=60)
+            assert process.poll() is None
+            if status == Status.CANCELING:
+                instance.report_run_canceling(run)
+            else:
+                instance.report_run_failed(run)
+            assert process.wait(60) == -ended_by
+        finally:
+            process.kill()
+    over = instance.get_run_by_id(run.run_id)
+    assert over is not None
+    assert over.status == left
