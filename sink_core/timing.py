@@ -1,4 +1,4 @@
-"""Time limits, calls that may not come back, and waits between two tries.
+"""Time limits, calls that may not come back, waits between two tries, and who hears of what takes long.
 
 The clock, the sleep and the jitter are looked up on their modules with each call: there the simulation replaces them.
 """
@@ -9,11 +9,16 @@ import random
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import ContextVar
 from dataclasses import dataclass
 from threading import Thread
 from typing import TypeVar
 
 T = TypeVar("T")
+
+_NOBODY: Callable[[str], None] = lambda _step: None  # noqa: E731 - a default, not a function of this module
+LONG_STEP: ContextVar[Callable[[str], None]] = ContextVar("LONG_STEP", default=_NOBODY)
+"""Who hears what a step is at that takes long unexpectedly, whichever command is in it: a terminal, or a run's log."""
 
 
 @dataclass(frozen=True, slots=True)

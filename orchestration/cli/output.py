@@ -20,6 +20,7 @@ from rich.table import Table
 from calve.sink_core.error_codes.files import NOBODY_TO_ASK
 from calve.sink_core.errors import CalveError, ConfigError, FindingError
 from calve.sink_core.finding import NOTHING, PROVEN, VIOLATED
+from calve.sink_core.timing import LONG_STEP
 
 if TYPE_CHECKING:
     from calve.sink_core.control.rounds import Ending
@@ -110,7 +111,7 @@ def working(on: str) -> Generator[Status]:
     from `FIRST_S` seconds on."""
     # On the console that lines are written to, if it is a terminal: it keeps the two apart.
     console = STDOUT if STDOUT.is_terminal else STDERR
-    with console.status(on) as status:
+    with console.status(on) as status, _hearing(status):
         if console.is_terminal:
             yield status
             return
@@ -122,6 +123,16 @@ def working(on: str) -> Generator[Status]:
         finally:
             ended.set()
             thread.join()
+
+
+@contextmanager
+def _hearing(status: Status) -> Generator[None]:
+    """Show what a long step is at."""
+    before = LONG_STEP.set(status.update)
+    try:
+        yield
+    finally:
+        LONG_STEP.reset(before)
 
 
 def _tell(status: Status, ended: Event) -> None:

@@ -99,7 +99,8 @@ class SinkMaintenance(Maintenance):
     `tables[].owned` says so."""
 
     off: tuple[Task, ...] = ()
-    """Tasks that no schedule starts. `calve maintain` and the jobs in Dagster do them all the same."""
+    """Tasks that no schedule starts; with `trim` here no run trims a long control topic either. `calve maintain` and
+    the jobs in Dagster do them all the same."""
 
     compact: Compact = Compact()
     """Join small files, and take out of files what many deletes are for."""

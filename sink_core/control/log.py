@@ -17,7 +17,7 @@ from calve.sink_core.control import checks
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.fold import Fold
 from calve.sink_core.control.state import AnyState
-from calve.sink_core.error_codes.kafka import CONTROL_TOPIC_SETTINGS, NO_ANSWER, OPEN_TRANSACTION
+from calve.sink_core.error_codes.kafka import CONTROL_TOPIC_SETTINGS, LONG_LOG, NO_ANSWER, OPEN_TRANSACTION
 from calve.sink_core.errors import (
     CalveError,
     ConfigError,
@@ -37,12 +37,15 @@ from calve.sink_core.kafka.failures import answered, classify, reported
 from calve.sink_core.kafka.source import end_offsets, high_watermarks, log_starts, offsets_at, topic_ids
 from calve.sink_core.offsets import TopicPartition, after
 from calve.sink_core.rules import ALL, Rules
-from calve.sink_core.timing import Deadline
+from calve.sink_core.timing import LONG_STEP, Deadline
 
 S = TypeVar("S", bound=AnyState)
 
 PARTITION = 0
 READ_TIMEOUT_S = 60.0
+"""For each answer of the broker. A read of the log ends after so long without an event, however long the log is."""
+
+_TELL_EVERY_S = 5.0
 LSO_POLL_S = 0.01
 
 REQUIRED_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -124,9 +127,12 @@ class ControlLog(Generic[S]):
         self.topic_id = self._id_now()
         return True
 
-    def refresh(self, *, timeout_s: float = READ_TIMEOUT_S) -> S:
-        """Read up to the LSO as it is now and fold it in. Raises FindingError as `refresh_to_end` does, after news."""
-        return self._read(self._stable_end, Deadline.after(timeout_s))
+    def refresh(self, *, within_s: float | None = None) -> S:
+        """Read up to the LSO as it is now and fold it in. Raises FindingError as `refresh_to_end` does, after news.
+
+        With `within_s` Unreachable after so long: for whoever comes again, and goes on where this read was.
+        """
+        return self._read(self._stable_end, within_s)
 
     def refresh_to_end(self, *, timeout_s: float | None = None) -> S:
         """Read until the LSO has reached the end offset seen at the call.
@@ -154,7 +160,7 @@ class ControlLog(Generic[S]):
                 time.sleep(LSO_POLL_S)
             return lso
 
-        return self._read(stable_end, deadline, same_topic=True)
+        return self._read(stable_end, same_topic=True)
 
     def append(self, event: Event) -> Appended:
         """A plain write, durable when this returns. For events that are harmless twice."""
@@ -275,14 +281,14 @@ class ControlLog(Generic[S]):
         at = TopicPartition(self.topic, PARTITION)
         return question(self._admin, [at], timeout_s=clients.ADMIN_TIMEOUT_S)[at]
 
-    def _read(self, end: Callable[[], int], deadline: Deadline, *, same_topic: bool = False) -> S:
+    def _read(self, end: Callable[[], int], within_s: float | None = None, *, same_topic: bool = False) -> S:
         """Read up to `end`, which is asked for after the log start: below it then lies the checkpoint for what is
         missing. With `same_topic`, and after every read that took something in, the topic must still be the one that
         was opened: a commit stores its id together with offsets of it.
         """
         self._broken_off_by, self._took_in = None, False
         try:
-            began_again = self._read_whole(end, deadline)
+            began_again = self._read_whole(end, Deadline.after(within_s) if within_s is not None else None)
             if not self._about_to_replace:
                 self._stop_on(checks.foreign_events(self.state, self.topic))
                 self._stop_on(checks.truncated(self.state, self.topic) if began_again else None)
@@ -297,13 +303,13 @@ class ControlLog(Generic[S]):
             raise
         return self.state
 
-    def _read_whole(self, end: Callable[[], int], deadline: Deadline) -> bool:
+    def _read_whole(self, end: Callable[[], int], until: Deadline | None) -> bool:
         """Returns whether it had to begin again at the log start."""
         began_again = False
         while True:
             consumer = self._consumer or self._begin()
             try:
-                self._read_to(consumer, end(), deadline)
+                self._read_to(consumer, end(), until)
             except Trimmed:
                 self.close()
                 began_again = True
@@ -325,18 +331,30 @@ class ControlLog(Generic[S]):
         self._consumer = consumer
         return consumer
 
-    def _read_to(self, consumer: Consumer, end: int, deadline: Deadline) -> None:
+    def _read_to(self, consumer: Consumer, end: int, until: Deadline | None) -> None:
         if end < self.state.next_offset:
             raise self._truncated(end)
-        while self.state.next_offset < end:
-            if deadline.passed:
+        silent, tell = Deadline.after(READ_TIMEOUT_S), Deadline.after(_TELL_EVERY_S)
+        while (at := self.state.next_offset) < end:
+            if silent.passed:
                 raise Unreachable(
-                    f"{self.topic}: read up to {self.state.next_offset}, not to {end} in time",
+                    f"{self.topic}: no event for {READ_TIMEOUT_S:.0f} s at control offset {at}, before its end {end}",
                     hint="is the broker reachable?",
                     code=NO_ANSWER,
                 )
+            if until is not None and until.passed:
+                raise Unreachable(
+                    f"{self.topic}: read up to {at:,} of {end:,}",
+                    hint="the next look goes on from there",
+                    code=LONG_LOG,
+                )
             for message in clients.receive(consumer, 500, 0.2):
                 self._take(message)
+            if self.state.next_offset > at:
+                silent = Deadline.after(READ_TIMEOUT_S)
+            if tell.passed:
+                LONG_STEP.get()(f"reading {self.topic}: {self.state.next_offset:,} of {end:,}")
+                tell = Deadline.after(_TELL_EVERY_S)
 
     def _take(self, message: Message) -> None:
         error = message.error()

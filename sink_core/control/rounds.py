@@ -21,7 +21,8 @@ LINGER_POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A step of a run begins. `phase` is one of start, plan, write, publish, commit, groups, wait, end.
+    """A step of a run begins. `phase` is one of start, plan, write, publish, commit, groups, wait,
+    trim, end.
 
     `offsets` is the size of the batch that is written.
     """

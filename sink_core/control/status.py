@@ -10,6 +10,12 @@ from calve.sink_core.control.state import AnyState
 from calve.sink_core.errors import CalveError
 from calve.sink_core.offsets import Offsets, Positions
 
+EVENTS_A_SECOND = 15_000
+"""That a process reads of a control log on one core."""
+
+LONG_READ_S = 30.0
+"""From here on a control log holds up whoever reads it."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
@@ -49,7 +55,9 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class ControlTopicStatus:
-    """The control log. `events` counts offsets, transaction markers included; `oldest` is the first event's time."""
+    """The control log. `events` counts offsets, transaction markers included; `oldest` is the first event's time.
+    `read_s` is about what each process takes to read it.
+    """
 
     topic: str
     start: int
@@ -57,6 +65,10 @@ class ControlTopicStatus:
     events: int
     oldest: str | None
     oldest_age_s: float | None
+    read_s: float = 0.0
+
+    def __str__(self) -> str:
+        return f"control topic {self.topic}: {self.events:,} events since {self.oldest} (read in {self.read_s:,.1f} s)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +138,25 @@ def pause_of(state: AnyState) -> Pause | None:
 
 
 def control_topic_of(topic: str, state: AnyState, now_ms: int) -> ControlTopicStatus:
-    oldest = state.oldest_ms
+    oldest, events = state.oldest_ms, state.next_offset - state.log_start
     return ControlTopicStatus(
         topic=topic,
         start=state.log_start,
         end=state.next_offset,
-        events=state.next_offset - state.log_start,
+        events=events,
         oldest=iso(oldest) if oldest is not None else None,
         oldest_age_s=age_s(oldest, now_ms) if oldest is not None else None,
+        read_s=round(events / EVENTS_A_SECOND, 1),
     )
+
+
+def long_log(log: ControlTopicStatus | None, pipeline_file: str) -> Iterator[Blocker]:
+    """A control log that every run and command reads for longer than a minute before it does anything."""
+    if log is not None and log.read_s > LONG_READ_S:
+        why = f"it has {log.events:,} events, which each run and each command read first: about {log.read_s:,.0f} s"
+        hint = f"calve maintain {pipeline_file} trim deletes what nobody needs, and says what needs the rest"
+        since_ms = None if log.oldest is None else round(datetime.fromisoformat(log.oldest).timestamp() * 1000)
+        yield Blocker(f"control topic {log.topic}", why, hint, since_ms)
 
 
 def iso(at_ms: int) -> str:

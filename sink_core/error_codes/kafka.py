@@ -62,8 +62,15 @@ NO_ROOM = ErrorCode(
 NO_ANSWER = ErrorCode(
     "CLV-2109",
     "The broker stopped answering",
-    "The control topic could not be read to its end in time.",
+    "The control topic gave no event for a minute, or took none.",
     "Run again.",
+)
+LONG_LOG = ErrorCode(
+    "CLV-2136",
+    "A control log takes long to read",
+    "Each process reads it from its start. A sensor goes on where its last look was; nothing is wrong with the broker.",
+    "Have `maintain trim` delete what nobody needs: it says what the rest is needed for. A table that is behind keeps "
+    "events; so does `maintenance.trim.older_than`.",
 )
 NOT_ACKNOWLEDGED = ErrorCode(
     "CLV-2110",

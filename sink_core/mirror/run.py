@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from calve.sink_core.control.rounds import Bounds, OnProgress, Progress, blocked, rounds
 from calve.sink_core.control.status import Blocker
+from calve.sink_core.control.trim import trim_after_run
 from calve.sink_core.mirror.batches import Copier, CopyReport
 from calve.sink_core.mirror.groups import GroupOffset, GroupSync
 from calve.sink_core.mirror.plane import MirrorPlane
@@ -79,4 +80,5 @@ def run_steps(
     report.groups = groups.last.offsets
     report.blockers = [*report.blockers, *groups.last.blockers]
     report.ended += blocked("; blocked: ", groups.last.blockers)
+    trim_after_run(plane, report, progress)
     progress(Progress("end", report.ended))

@@ -20,6 +20,7 @@ from calve.sink_core.control.status import (
     control_topic_of,
     in_flight,
     iso,
+    long_log,
     partition_statuses,
     pause_of,
     topic_statuses,
@@ -135,6 +136,7 @@ def status(plane: MirrorPlane) -> MirrorStatus:
         found,
         checks.against_log(positions, seen.starts, seen.ends),
     )
+    control_topic = control_topic_of(plane.log.topic, state, now_ms) if ran else None
     return MirrorStatus(
         pipeline=plane.pipeline.name,
         source=config.source_alias,
@@ -148,10 +150,10 @@ def status(plane: MirrorPlane) -> MirrorStatus:
         paused=pause_of(state),
         last_generation=last_generation(state),
         in_flight=tuple(in_flight(state, now_ms)),
-        control_topic=control_topic_of(plane.log.topic, state, now_ms) if ran else None,
+        control_topic=control_topic,
         positions_pending=pending,
         left_out=topics.left_out(plane),
-        blockers=topics.blockers(plane, seen),
+        blockers=(*topics.blockers(plane, seen), *long_log(control_topic, str(plane.pipeline.path))),
         findings=tuple(str(f.error(str(plane.pipeline.path))) for f in findings if f is not None),
     )
 

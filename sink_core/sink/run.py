@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.rounds import Bounds, OnProgress, Progress, blocked, rounds
 from calve.sink_core.control.status import Blocker
+from calve.sink_core.control.trim import trim_after_run
 from calve.sink_core.errors import CalveError, FindingError
 from calve.sink_core.sink.batches import BatchReport, Ingest
 from calve.sink_core.sink.loop.coordinator import CommitReport, raise_first
@@ -124,6 +125,8 @@ def run_steps(
         for job in _history(session, report, progress):
             report.history.append(job)
             yield from commits.commit(everything=False)
+        if "trim" not in session.pipeline.config.maintenance.off:
+            trim_after_run(session, report, progress)
     behind = [
         Blocker.of(table, error, session.log.state.behind_since_ms(table)) for table, error in report.failed.items()
     ]

@@ -22,6 +22,7 @@ from calve.sink_core.control.status import (
     control_topic_of,
     in_flight,
     iso,
+    long_log,
     partition_statuses,
     pause_of,
     topic_statuses,
@@ -164,6 +165,13 @@ def status(session: Session) -> StatusReport:
         replace(_table(session, name, now_ms, ran=ran), dropped=dropped.get(name, {})) for name in table_names(session)
     )
     findings = (session.other_binding() if ran else None, against_publish, checks.against_log(positions, starts, ends))
+    control_topic = control_topic_of(session.log.topic, state, now_ms) if ran else None
+    blockers = (
+        *silent_ones(silent, state.silent_ms),
+        *open_transactions(session.admin, session.pipeline.kafka.properties, ends),
+        *behind(session),
+        *long_log(control_topic, str(session.pipeline.path)),
+    )
     return StatusReport(
         pipeline=session.pipeline.name,
         bootstrapped=state.last_publish is not None,
@@ -174,14 +182,10 @@ def status(session: Session) -> StatusReport:
         last_batch=last_batch(state),
         in_flight=tuple(in_flight(state, now_ms)),
         tables=tables,
-        control_topic=control_topic_of(session.log.topic, state, now_ms) if ran else None,
+        control_topic=control_topic,
         publish_pending=pending,
         findings=tuple(str(f.error(str(session.pipeline.path))) for f in findings if f is not None),
-        blockers=(
-            *silent_ones(silent, state.silent_ms),
-            *open_transactions(session.admin, session.pipeline.kafka.properties, ends),
-            *behind(session),
-        ),
+        blockers=blockers,
         misfits=misfits(session, datetime.fromtimestamp(now_ms / 1000, UTC)) if ran else (),
         left_out=session.left_out(),
     )

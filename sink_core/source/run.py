@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from calve.sink_core.control.rounds import Bounds, OnProgress, Progress, rounds
 from calve.sink_core.control.status import Blocker
+from calve.sink_core.control.trim import trim_after_run
 from calve.sink_core.source.batches import Sender, SendReport
 from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.timing import Deadline
@@ -68,4 +69,5 @@ def run_steps(
             break
     if not report.batches:
         sender.keep_alive()
+    trim_after_run(plane, report, progress)
     progress(Progress("end", report.ended))

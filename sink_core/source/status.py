@@ -14,6 +14,7 @@ from calve.sink_core.control.status import (
     control_topic_of,
     in_flight,
     iso,
+    long_log,
     pause_of,
 )
 from calve.sink_core.errors import FindingError
@@ -94,6 +95,7 @@ def status(plane: SourcePlane) -> SourceStatus:
     other = plane.other_binding() if ran else None
     wrong = [other.error(str(plane.pipeline.path)) if other else None, waiting.contradiction]
     since_ms = waiting.since_ms if waiting.since_ms is not None else _last_look_ms(state)
+    control_topic = control_topic_of(plane.log.topic, state, now_ms) if ran else None
     return SourceStatus(
         pipeline=plane.pipeline.name,
         source=plane.pipeline.reads,
@@ -110,8 +112,8 @@ def status(plane: SourcePlane) -> SourceStatus:
         paused=pause_of(state),
         last_batch=last_batch(state),
         in_flight=tuple(in_flight(state, now_ms)),
-        control_topic=control_topic_of(plane.log.topic, state, now_ms) if ran else None,
-        blockers=tuple(waiting.blockers),
+        control_topic=control_topic,
+        blockers=(*waiting.blockers, *long_log(control_topic, str(plane.pipeline.path))),
         findings=(*(str(each) for each in wrong if each), *state.breaks),
     )
 

@@ -86,7 +86,7 @@ def _say_status(report: MirrorStatus) -> None:
     for batch in report.in_flight:
         say(f"in flight: {batch.batch_id}, for {batch.age_s:,.0f} s, by Calve {batch.calve_version}")
     if (log := report.control_topic) and log.oldest:
-        say(f"control topic {log.topic}: {log.events:,} events since {log.oldest}")
+        say(str(log))
     copied = f"{counted(report.records, 'record', 'records')} copied in all"
     say(f"{copied}, {bytes_text(report.bytes)} of them by what the control topic still tells")
     columns = ["topic", "remote topic", "partitions", "copied", "lag", "oldest pending", "until retention"]

@@ -110,7 +110,7 @@ def _say_status(report: StatusReport) -> None:
         left = f", {topic.until_loss:,} records until retention reaches unread ones" if told else ""
         say(f"topic {topic.topic}: {counted(topic.partitions, 'partition', 'partitions')}, lag {topic.lag:,}{left}")
     if (log := report.control_topic) and log.oldest:
-        say(f"control topic {log.topic}: {log.events:,} events since {log.oldest}")
+        say(str(log))
     say_table("tables", ["table", "rows", "not committed", "snapshot", "valid through"], _table_rows(report.tables))
     for table in report.tables:
         if table.dropped:

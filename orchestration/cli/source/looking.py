@@ -79,7 +79,7 @@ def _say_status(report: SourceStatus) -> None:
     for batch in report.in_flight:
         say(f"in flight: {batch.batch_id}, for {batch.age_s:,.0f} s, by Calve {batch.calve_version}")
     if (log := report.control_topic) and log.oldest:
-        say(f"control topic {log.topic}: {log.events:,} events since {log.oldest}")
+        say(str(log))
     letters = f", {counted(report.dead_letters, 'row', 'rows')} to the dead letters" if report.dead_letters else ""
     say(f"{counted(report.records, 'record', 'records')} sent in all{letters}")
     rows = [[_text(each.partition), _text(each.offset)] for each in report.offsets[:_MOST_ROWS]]

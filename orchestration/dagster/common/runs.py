@@ -27,6 +27,7 @@ from calve.orchestration.dagster.common.signs import alive_in_step
 from calve.orchestration.dagster.common.trigger import LastRuns
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import CalveError, FindingError
+from calve.sink_core.timing import LONG_STEP
 
 if TYPE_CHECKING:
     from calve.sink_core.control.events import Paused
@@ -113,6 +114,7 @@ def failures_told(instance: DagsterInstance, run: dg.DagsterRun, pipeline: Pipel
     Retrying the same run helps nobody: the sensor's next tick is the retry, with fresh positions. The run gives signs
     of life meanwhile. One that is told to end is cancelled if the sensor starts the next.
     """
+    LONG_STEP.set(dg.get_dagster_logger().info)
     if ERROR_TAG in run.tags:
         # Of the run that this one repeats; should this one be killed, it must not be taken for the other's error.
         instance.add_run_tags(run.run_id, _NOTHING_SAID)

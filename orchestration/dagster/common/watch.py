@@ -126,7 +126,7 @@ class FollowedLog(Generic[S]):
             try:
                 log = self._log = self._log or self._opened()
                 if log is not None and (end is None or not log.state.next_offset or end != log.state.next_offset):
-                    log.refresh(timeout_s=READ_TIMEOUT_S)
+                    log.refresh(within_s=READ_TIMEOUT_S)
             except TerminalError:
                 self._forget()
                 raise
