@@ -15,10 +15,11 @@ from pydantic import TypeAdapter
 from calve.orchestration.dagster.common import arrivals, trigger
 from calve.orchestration.dagster.common.checks import KeyOf, evaluation_of, told
 from calve.orchestration.dagster.common.dead import Silences, end_the_dead
+from calve.orchestration.dagster.common.names import ANSWER_TAG
 from calve.orchestration.dagster.common.parts import Parts
 from calve.orchestration.dagster.common.runs import last_runs, short
 from calve.orchestration.dagster.common.spark import keep_warm
-from calve.orchestration.dagster.common.trigger import Decision, Memory, Sight
+from calve.orchestration.dagster.common.trigger import Decision, LastRuns, Memory, Sight
 from calve.orchestration.dagster.common.verdicts import Verdict
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import CalveError
@@ -92,9 +93,13 @@ def lag_sensor(pipeline: Pipeline, parts: Parts) -> dg.SensorDefinition:
         if trigger.worth_observing(memory, sight, now_s):
             memory = memory.observed(sight, now_s)
             observations += parts.watch.observations()
-        decision = _decision(context, pipeline, parts.stage, sight, memory, now_s)
-        said = dg.RunRequest(tags={REASON_TAG: short(decision.reason)}) if decision.start else decision.reason
-        return result(said, memory, *observations)
+        decision = trigger.wanted(pipeline.config.trigger, sight, memory, now_s)
+        if decision.start:
+            runs = last_runs(context.instance, pipeline, parts.stage)
+            memory = memory.failed(runs, now_s)
+            decision = _allowed(decision, pipeline, runs, sight, memory, now_s)
+        tags = {REASON_TAG: short(decision.reason), ANSWER_TAG: sight.answer or ""}
+        return result(dg.RunRequest(tags=tags) if decision.start else decision.reason, memory, *observations)
 
     return lag
 
@@ -160,12 +165,9 @@ def _said(error: CalveError) -> str:
     return f"{error.message} → {error.hint}" if error.hint else error.message
 
 
-def _decision(
-    context: dg.SensorEvaluationContext, pipeline: Pipeline, stage: str, sight: Sight, memory: Memory, now_s: float
+def _allowed(
+    want: Decision, pipeline: Pipeline, runs: LastRuns, sight: Sight, memory: Memory, now_s: float
 ) -> Decision:
-    want = trigger.wanted(pipeline.config.trigger, sight, memory, now_s)
-    if not want.start:
-        return want
-    runs = last_runs(context.instance, pipeline, stage)
-    may = trigger.allowed(runs, sight, file=str(pipeline.path), config=pipeline.config_fingerprint, now_s=now_s)
+    file, config = str(pipeline.path), pipeline.config_fingerprint
+    may = trigger.allowed(runs, sight, memory, file=file, config=config, now_s=now_s)
     return want if may.start else Decision(False, f"{want.reason}; {may.reason}")

@@ -43,7 +43,7 @@ def standing(bound: PipelineBound, state: AnyState) -> dict[str, Any]:
         "paused_at_ms": paused.written_at_ms if paused else 0,
         "resumed_by": resumed.by if resumed else None,
         "resumed_at_ms": resumed.written_at_ms if resumed else 0,
-        "resolved_at_ms": state.resolved_ms,
+        "answer": state.answer,
     }
 
 

@@ -136,7 +136,8 @@ class Checkpoint(Event):
     """Everything below `up_to_offset` folded into one event, so that it can be trimmed.
 
     `former_positions` are of partitions that the last publish left out and `former_topic_ids` of their topics. The
-    trim deletes up to `delete_below`: what lies above is still needed.
+    trim deletes up to `delete_below`: what lies above is still needed. `answer` is the id of the last RESUMED or
+    RESOLVED.
     """
 
     event_type: ClassVar[str] = "CHECKPOINT"
@@ -154,7 +155,7 @@ class Checkpoint(Event):
     paused_at_ms: int = 0
     resumed_by: str | None = None
     resumed_at_ms: int = 0
-    resolved_at_ms: int = 0
+    answer: str = ""
     former_positions: ByPartition = field(default_factory=dict[str, tuple[int, ...]])
     former_topic_ids: Mapping[str, str] = field(default_factory=dict[str, str])
     delete_below: int = -1

@@ -49,7 +49,7 @@ CHECKPOINT: Fields = [
     {"name": "paused_at_ms", "type": "long", "default": 0},
     {"name": "resumed_by", "type": ["null", "string"], "default": None},
     {"name": "resumed_at_ms", "type": "long", "default": 0},
-    {"name": "resolved_at_ms", "type": "long", "default": 0},
+    {"name": "answer", "type": "string", "default": ""},
     {"name": "former_positions", "type": BY_PARTITION, "default": {}},
     {"name": "former_topic_ids", "type": STRING_MAP, "default": {}},
     {"name": "delete_below", "type": "long", "default": -1},

@@ -59,7 +59,8 @@ class LogState(Generic[P, C]):
     topic_ids: dict[str, str] = field(default_factory=dict[str, str])
     deletable: int = 0
     oldest_ms: int | None = None
-    resolved_ms: int = 0
+    answer: str = ""
+    """The id of the last RESUMED or RESOLVED; empty if nobody ever wrote one."""
     _published_ids: set[str] = field(default_factory=set[str])
     _first_of: dict[str, Logged[Event]] = field(default_factory=dict[str, Logged[Event]])
     _pause_seen: bool = False
@@ -104,9 +105,10 @@ class LogState(Generic[P, C]):
 
     def resume(self, _offset: int, event: Resumed) -> None:
         self.paused, self.resumed, self._pause_seen = None, event, True
+        self.answer = event.event_id
 
     def resolve(self, _offset: int, event: Resolved) -> None:
-        self.resolved_ms = max(self.resolved_ms, event.written_at_ms)
+        self.answer = event.event_id
 
     def start(self, offset: int, event: BatchStarted) -> None:
         """For people; nothing that is published or committed rests on it, as on `abandon`."""
@@ -128,8 +130,8 @@ class LogState(Generic[P, C]):
 
         It stands for nothing if it is not `whole`, or if a batch was published between `up_to_offset` and the
         checkpoint itself: how that batch follows the earlier ones can't be told from what is left. Whoever trims looks
-        for that before deleting. Where the log has a pause, a resume or a publish, it is later than any that the
-        checkpoint knows.
+        for that before deleting. Where the log has a pause, a resume, an answer or a publish, it is later than any that
+        the checkpoint knows, or the same.
         """
         # One without the field was written by an earlier version.
         deleted = event.delete_below if event.delete_below >= 0 else event.up_to_offset
@@ -147,7 +149,7 @@ class LogState(Generic[P, C]):
         if not self._pause_seen:
             self.paused = event.paused
         self.resumed = self.resumed or event.resumed
-        self.resolved_ms = max(self.resolved_ms, event.resolved_at_ms)
+        self.answer = self.answer or event.answer
         self.partitions |= dense_to_offsets(event.former_positions) | dense_to_offsets(event.positions)
         self.topic_ids |= {**event.former_topic_ids, **event.topic_ids}
         return True
@@ -203,11 +205,6 @@ class LogState(Generic[P, C]):
         if self.complete:
             return self.complete.event.batch_id
         return self.checkpoint.event.last_complete_batch_id if self.checkpoint else None
-
-    @property
-    def answered_ms(self) -> int:
-        """When somebody last wrote RESUMED or RESOLVED, 0 if never."""
-        return max(self.resolved_ms, self.resumed.written_at_ms if self.resumed else 0)
 
     def positions(self) -> Offsets | None:
         """The positions after the last publish, or None before bootstrap."""

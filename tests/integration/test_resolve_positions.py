@@ -45,7 +45,7 @@ def test_restore_puts_the_positions_of_the_last_publish_back(flow: Flow, break_i
     assert {at: p.offset for at, p in flow.positions().items()} == before
     (event,) = flow.events(Resolved)
     # What the sensor starts runs again by, after a stop.
-    assert SinkWatch(flow.pipeline).look().answered_s == event.written_at_ms / 1000
+    assert SinkWatch(flow.pipeline).look().answer == event.event_id
     assert (event.finding, event.subject, event.choice) == (finding, flow.topic, "restore")
     assert run_and_prove(flow)["records"] == 30
     assert flow.ids() == list(range(30))

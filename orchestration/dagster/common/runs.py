@@ -11,6 +11,7 @@ from dagster import DagsterInstance
 
 from calve.orchestration.dagster.common.names import (
     ALONE_TAG,
+    ANSWER_TAG,
     CONFIG_TAG,
     ERROR_TAG,
     PAUSED_TAG,
@@ -95,6 +96,7 @@ def _failures(ended: Sequence[dg.RunRecord]) -> LastRuns:
         remedy=run.tags.get(REMEDY_TAG, ""),
         config=run.tags.get(CONFIG_TAG, ""),
         alone=_alone(failed[0]),
+        answer=run.tags.get(ANSWER_TAG, ""),
     )
 
 

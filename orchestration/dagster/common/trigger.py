@@ -22,17 +22,17 @@ OBSERVE_EVERY_S = 60.0
 class Sight:
     """The source and the control log at one moment, by this host's clock.
 
-    `lag` are offsets not yet published, `end` the sum of all end offsets. `answered_s` is when somebody last wrote
-    RESUMED or RESOLVED, 0 if never. `published_s` is the time of the last publish by the clock of whoever made it, 0 if
-    unknown. `contradiction` is what doesn't fit together, which a run will name properly. `behind` counts the tables
-    that lack what is published, where runs commit.
+    `lag` are offsets not yet published, `end` the sum of all end offsets. `answer` is the id of the last RESUMED or
+    RESOLVED, empty without one, None where the log can't be read. `published_s` is the time of the last publish by the
+    clock of whoever made it, 0 if unknown. `contradiction` is what doesn't fit together, which a run will name
+    properly. `behind` counts the tables that lack what is published, where runs commit.
     """
 
     lag: int
     end: int
     bootstrapped: bool
     paused: str | None = None
-    answered_s: float = 0.0
+    answer: str | None = ""
     published_s: float = 0.0
     contradiction: str | None = None
     behind: int = 0
@@ -56,11 +56,14 @@ class Unreached:
 @dataclass(frozen=True, slots=True)
 class Memory:
     """What a tick leaves for the next. `published_s` is the last publish by its writer's clock, `seen_s` when a tick
-    saw it first, by this host's: a writer whose clock is ahead must not put off the next run.
+    saw it first, by this host's: a writer whose clock is ahead must not put off the next run. The same are `failed_s`
+    and `failure_seen_s` of the last failed run.
     """
 
     published_s: float = 0.0
     seen_s: float = 0.0
+    failed_s: float = 0.0
+    failure_seen_s: float = 0.0
     observed_end: int = -1
     observed_lag: int = -1
     observed_s: float = 0.0
@@ -77,6 +80,10 @@ class Memory:
         seen_s = self.seen_s if sight.published_s == self.published_s else now_s
         return replace(self, published_s=sight.published_s, seen_s=seen_s, unreachable=None)
 
+    def failed(self, runs: LastRuns, now_s: float) -> Memory:
+        seen_s = self.failure_seen_s if runs.failed_s == self.failed_s else now_s
+        return replace(self, failed_s=runs.failed_s, failure_seen_s=seen_s)
+
     def observed(self, sight: Sight, now_s: float) -> Memory:
         return replace(self, observed_end=sight.end, observed_lag=sight.lag, observed_s=now_s)
 
@@ -86,7 +93,7 @@ class LastRuns:
     """The pipeline's ingest runs. `failures` came one after the other with no success since; the rest is of the last.
 
     `config` is the fingerprint of the pipeline file it ran with, `remedy` the command or setting that its error named.
-    `alone`: single tables failed, while all else was done.
+    `alone`: single tables failed, while all else was done. `answer` is the last that there was when it was asked for.
     """
 
     in_flight: str | None = None
@@ -98,6 +105,7 @@ class LastRuns:
     remedy: str = ""
     config: str = ""
     alone: bool = False
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +148,12 @@ def wanted(trigger: Trigger, sight: Sight, memory: Memory, now_s: float) -> Deci
     return Decision(False, f"{waits} (trigger.or_records is {trigger.or_records:,}), {seconds}")
 
 
-def allowed(runs: LastRuns, sight: Sight, *, file: str, config: str, now_s: float) -> Decision:
-    """Whether a run that is wanted may start now. `config` is the fingerprint of the pipeline file as it is now.
+def allowed(runs: LastRuns, sight: Sight, memory: Memory, *, file: str, config: str, now_s: float) -> Decision:
+    """Whether a run that is wanted may start now. `config` is the fingerprint of the pipeline file as it is now;
+    `memory` has seen the last failure.
+
+    A failed run is answered by a RESUMED or RESOLVED that there was not yet when it was asked for, whatever any clock
+    says: each answer starts one run, which has to wait again if it fails.
 
     A table that failed `alone` holds up no record of the others: its failure stops and delays only runs that would do
     nothing but try it again. Such a run there is after a failure only: after one that ended well it would find nothing.
@@ -154,14 +166,15 @@ def allowed(runs: LastRuns, sight: Sight, *, file: str, config: str, now_s: floa
         return Decision(False, "the last run ended well") if sight.only_behind else Decision(True, "")
     if runs.alone and not sight.only_behind:
         return Decision(True, "")
+    answered = sight.answer is not None and sight.answer != runs.answer
     since = f"since {clock(runs.failed_s)}"
     remedy = f" → {runs.remedy}" if runs.remedy else ""
     if runs.terminal:
-        if sight.answered_s > runs.failed_s or runs.config != config:
+        if answered or runs.config != config:
             return Decision(True, "")
         return Decision(False, f"stopped {since}: {runs.why}{remedy} → then calve resume {file}")
-    next_s = runs.failed_s + doubled(BACK_OFF_S, runs.failures, BACK_OFF_MOST_S)
-    if now_s >= next_s or sight.answered_s > runs.failed_s:
+    next_s = memory.failure_seen_s + doubled(BACK_OFF_S, runs.failures, BACK_OFF_MOST_S)
+    if now_s >= next_s or answered:
         return Decision(True, "")
     times = f"{runs.failures} failed runs in a row" if runs.failures > 1 else "the last run failed"
     return Decision(False, f"{times} ({since}): {runs.why}{remedy}; next try in {next_s - now_s:.0f} s")

@@ -216,7 +216,8 @@ class LogWatch(ABC, Generic[P, S]):
             try:
                 return self._look()
             except (FindingError, ProtocolError) as error:
-                return Sight(lag=0, end=sum(self._ends.values()), bootstrapped=True, contradiction=error.message)
+                end = sum(self._ends.values())
+                return Sight(lag=0, end=end, bootstrapped=True, answer=None, contradiction=error.message)
             except TerminalError:
                 # What doesn't fit is looked up afresh the next time: a topic may have been made or deleted meanwhile.
                 self._topics_until = Deadline.after(0.0)
@@ -290,9 +291,9 @@ class LogWatch(ABC, Generic[P, S]):
 
     def sight(self, ends: Offsets, state: S | None, topic_ids: Mapping[str, str]) -> Sight:
         """What these ends and the control log's fold say; no fold where there is no log. Asks nobody."""
-        end, paused, answered_s = sum(ends.values()), _paused(state), _answered_s(state)
+        end, paused, answer = sum(ends.values()), _paused(state), answer_of(state)
         if state is None or state.last_publish is None:
-            return Sight(lag=end, end=end, bootstrapped=False, paused=paused, answered_s=answered_s)
+            return Sight(lag=end, end=end, bootstrapped=False, paused=paused, answer=answer)
         lags = self._lags(ends, state)
         beyond = [f"{at}: the position lies {-lag} beyond the end" for at, lag in lags.items() if lag < 0]
         recreated = self.recreated(state, topic_ids)
@@ -301,7 +302,7 @@ class LogWatch(ABC, Generic[P, S]):
             end=end,
             bootstrapped=True,
             paused=paused,
-            answered_s=answered_s,
+            answer=answer,
             published_s=state.complete.event.written_at_ms / 1000 if state.complete else 0.0,
             contradiction=str(recreated.error().message) if recreated else next(iter(beyond), None),
             behind=self.behind(state),
@@ -313,11 +314,9 @@ class LogWatch(ABC, Generic[P, S]):
         return {at: end - positions.get(at, 0) for at, end in ends.items()}
 
 
-def _answered_s(state: AnyState | None) -> float:
-    """When somebody last wrote RESUMED or RESOLVED."""
-    if state is None:
-        return 0.0
-    return state.answered_ms / 1000
+def answer_of(state: AnyState | None) -> str:
+    """The id of the last RESUMED or RESOLVED; empty without one."""
+    return "" if state is None else state.answer
 
 
 def _paused(state: AnyState | None) -> str | None:

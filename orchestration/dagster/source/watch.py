@@ -15,7 +15,7 @@ import dagster as dg
 from calve.orchestration.dagster.common.arrivals import ALL
 from calve.orchestration.dagster.common.topics import system_key
 from calve.orchestration.dagster.common.trigger import Sight
-from calve.orchestration.dagster.common.watch import FollowedLog, taken
+from calve.orchestration.dagster.common.watch import FollowedLog, answer_of, taken
 from calve.sink_core.config.source_pipeline import SourcePipeline
 from calve.sink_core.error_codes.source import SOURCE_SILENT
 from calve.sink_core.errors import FindingError, ProtocolError, Unreachable
@@ -95,7 +95,7 @@ class SourceWatch:
         try:
             return self._look()
         except (FindingError, ProtocolError) as error:
-            return Sight(lag=0, end=0, bootstrapped=True, contradiction=error.message)
+            return Sight(lag=0, end=0, bootstrapped=True, answer=None, contradiction=error.message)
 
     def observations(self) -> list[dg.AssetObservation]:
         """What the source said waits."""
@@ -128,7 +128,7 @@ class SourceWatch:
             end=(state.records if state is not None else 0) + waiting.records,
             bootstrapped=state is not None and state.last_publish is not None,
             paused=str(state.paused) if state is not None and state.paused is not None else None,
-            answered_s=state.answered_ms / 1000 if state is not None else 0.0,
+            answer=answer_of(state),
             published_s=state.complete.event.written_at_ms / 1000 if state is not None and state.complete else 0.0,
         )
         if sight.bootstrapped:

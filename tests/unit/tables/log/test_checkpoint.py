@@ -66,9 +66,10 @@ def test_a_checkpoint_of_a_version_that_did_not_keep_the_reason_is_a_pause_too()
 
 
 def test_the_last_answer_outlives_its_event() -> None:
-    state = log(replace(FULL, resumed_by="bo", resumed_at_ms=7, resolved_at_ms=9), start=5)
-    assert (state.resumed and state.resumed.by, state.answered_ms) == ("bo", 9)
-    assert log(FULL, start=5).answered_ms == 0
+    state = log(replace(FULL, resumed_by="bo", resumed_at_ms=7, answer="a1"), start=5)
+    assert (state.resumed and state.resumed.by, state.answer) == ("bo", "a1")
+    assert log(FULL, start=5).answer == ""
+    assert log(RESUMED, replace(FULL, answer="a1"), start=5).answer == RESUMED.event_id
 
 
 @pytest.mark.parametrize(("events", "by"), [((RESUMED, FULL), None), ((FULL, RESUMED), None), ((PAUSED, FULL), "ana")])

@@ -126,7 +126,7 @@ def said(state: CommitState, stored: dict[str, int]) -> dict[str, Any]:
         "published": state.published,
         "paused": state.paused and (state.paused.by, state.paused.reason, state.paused.written_at_ms),
         "resumed": state.resumed and (state.resumed.by, state.resumed.written_at_ms),
-        "answered": state.answered_ms,
+        "answered": state.answer,
         "read to": (state.next_offset, state.limit),
         "reported": state.reported,
         "tables": state.tables,

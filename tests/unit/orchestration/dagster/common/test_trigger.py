@@ -29,8 +29,12 @@ def want(sight: Sight, waited_s: float = 0.0) -> Decision:
     return trigger.wanted(TRIGGER, sight, Memory(published_s=NOW - waited_s, seen_s=NOW - waited_s), NOW)
 
 
-def allow(runs: LastRuns, sight: Sight = WAITING, now_s: float = NOW, config: str = CONFIG) -> Decision:
-    return trigger.allowed(runs, sight, file=FILE, config=config, now_s=now_s)
+def allow(
+    runs: LastRuns, sight: Sight = WAITING, now_s: float = NOW, config: str = CONFIG, seen_s: float | None = None
+) -> Decision:
+    """The decision, of a failure that a tick has seen at `seen_s`, by default when the run ended."""
+    memory = Memory().failed(runs, runs.failed_s if seen_s is None else seen_s)
+    return trigger.allowed(runs, sight, memory, file=FILE, config=config, now_s=now_s)
 
 
 def assert_tells(decision: Decision, *, start: bool, named: tuple[object, ...]) -> None:
@@ -144,9 +148,16 @@ def test_a_failed_run_is_told_with_its_error_remedy_and_next_try() -> None:
 
 
 def test_an_answer_ends_a_back_off_early() -> None:
-    runs = LastRuns(failures=7, failed_s=NOW)
-    assert not allow(runs, replace(WAITING, answered_s=NOW - 1), now_s=NOW + 5).start
-    assert allow(runs, replace(WAITING, answered_s=NOW + 1), now_s=NOW + 5).start
+    runs = LastRuns(failures=7, failed_s=NOW, answer="a1")
+    assert not allow(runs, replace(WAITING, answer="a1"), now_s=NOW + 5).start
+    assert allow(runs, replace(WAITING, answer="a2"), now_s=NOW + 5).start
+
+
+@pytest.mark.parametrize("ahead_s", [-86_400, 86_400])
+def test_a_back_off_is_counted_by_the_sensor_s_clock_from_when_it_saw_the_failure(ahead_s: int) -> None:
+    runs = LastRuns(failures=2, failed_s=NOW + ahead_s)
+    assert not allow(runs, now_s=NOW + 59, seen_s=NOW).start
+    assert allow(runs, now_s=NOW + 60, seen_s=NOW).start
 
 
 STOPPED = LastRuns(
@@ -183,9 +194,15 @@ def test_a_table_behind_whose_last_run_ended_well_needs_no_run() -> None:
     assert not allow(LastRuns(), ONE_BEHIND).start
 
 
-@pytest.mark.parametrize(("answered_s", "start"), [(NOW - 1, False), (NOW, False), (NOW + 1, True)])
-def test_only_an_answer_later_than_the_failure_ends_a_stop(answered_s: float, start: bool) -> None:
-    assert allow(STOPPED, replace(WAITING, answered_s=answered_s), now_s=NOW + 9).start is start
+@pytest.mark.parametrize(
+    ("known", "answer", "start"),
+    [("", "", False), ("", "a1", True), ("a1", "a1", False), ("a1", "a2", True), ("a1", None, False)],
+)
+def test_only_an_answer_that_the_failed_run_did_not_have_ends_a_stop(
+    known: str, answer: str | None, start: bool
+) -> None:
+    """No clock is asked; of a log that can't be read nothing is known."""
+    assert allow(replace(STOPPED, answer=known), replace(WAITING, answer=answer), now_s=NOW + 9).start is start
 
 
 def test_another_configuration_ends_a_stop() -> None:
@@ -193,8 +210,8 @@ def test_another_configuration_ends_a_stop() -> None:
 
 
 def test_a_stop_that_follows_an_answer_is_a_new_stop() -> None:
-    answered = replace(WAITING, answered_s=NOW + 1)
-    assert not allow(replace(STOPPED, failures=2, failed_s=NOW + 2), answered, now_s=NOW + 9).start
+    answered = replace(WAITING, answer="a1")
+    assert not allow(replace(STOPPED, failures=2, failed_s=NOW + 2, answer="a1"), answered, now_s=NOW + 9).start
 
 
 @dataclass
@@ -203,20 +220,25 @@ class Simulation:
 
     memory: Memory = field(default_factory=Memory)
     runs: LastRuns = field(default_factory=LastRuns)
-    answered_s: float = 0.0
+    answer: str = ""
+    known: str = ""
     starts: list[float] = field(default_factory=list[float])
 
     def tick(self, now_s: float) -> bool:
-        sight = Sight(lag=5_000, end=5_000, bootstrapped=True, answered_s=self.answered_s)
-        self.memory = self.memory.reached(sight, now_s)
+        sight = Sight(lag=5_000, end=5_000, bootstrapped=True, answer=self.answer)
+        self.memory = self.memory.reached(sight, now_s).failed(self.runs, now_s)
         want = trigger.wanted(TRIGGER, sight, self.memory, now_s)
-        start = want.start and allow(self.runs, sight, now_s=now_s).start
+        may = trigger.allowed(self.runs, sight, self.memory, file=FILE, config=CONFIG, now_s=now_s)
+        start = want.start and may.start
         if start:
             self.starts.append(now_s - NOW)
+            self.known = self.answer
         return start
 
     def fail(self, now_s: float, *, terminal: bool = False) -> None:
-        self.runs = LastRuns(failures=self.runs.failures + 1, failed_s=now_s, terminal=terminal, config=CONFIG)
+        self.runs = LastRuns(
+            failures=self.runs.failures + 1, failed_s=now_s, terminal=terminal, config=CONFIG, answer=self.known
+        )
 
 
 def test_a_run_that_always_fails_at_once_is_made_five_times_in_ten_minutes() -> None:
@@ -224,7 +246,8 @@ def test_a_run_that_always_fails_at_once_is_made_five_times_in_ten_minutes() -> 
     for at in range(0, 6_000, int(TICK_S)):
         if simulation.tick(NOW + at):
             simulation.fail(NOW + at)
-    assert simulation.starts == [0, 30, 90, 210, 450, 930, 1_890, 3_690, 5_490]
+    # Each failure is seen by the tick after it.
+    assert simulation.starts == [0, 35, 100, 225, 470, 955, 1_920, 3_725, 5_530]
     assert len([at for at in simulation.starts if at < 600]) == 5
 
 
@@ -242,18 +265,18 @@ def test_never_two_runs_at_once_and_never_one_before_its_time(plan: list[tuple[i
     for number in range(TICKS):
         now_s = NOW + number * TICK_S
         if number in answers:
-            simulation.answered_s = now_s - 0.5
+            simulation.answer = f"a{number}"
         if under_way and number >= under_way[0]:
             if under_way[1] == "good":
                 simulation.runs = LastRuns()
             else:
-                simulation.fail(now_s - 1, terminal=under_way[1] == "terminal")
+                simulation.fail(now_s, terminal=under_way[1] == "terminal")
             under_way = None
         before = simulation.runs
         if not simulation.tick(now_s):
             continue
         assert under_way is None, "two runs at once"
-        answered = simulation.answered_s > before.failed_s
+        answered = simulation.answer != before.answer
         if before.failures and not answered:
             assert not before.terminal
             assert now_s - before.failed_s >= BACK_OFFS[min(before.failures, len(BACK_OFFS)) - 1]
@@ -265,7 +288,7 @@ def test_never_two_runs_at_once_and_never_one_before_its_time(plan: list[tuple[i
 @given(st.integers(1, 40), st.floats(1, 1e10), st.floats(-1e4, 1e10), st.booleans())
 def test_while_a_run_is_in_flight_none_is_allowed(failures: int, begun_s: float, now_s: float, terminal: bool) -> None:
     runs = LastRuns(in_flight="run", in_flight_s=begun_s, failures=failures, terminal=terminal)
-    assert not allow(runs, replace(WAITING, answered_s=now_s + 1), now_s=now_s, config="other").start
+    assert not allow(runs, replace(WAITING, answer="a1"), now_s=now_s, config="other").start
 
 
 def test_a_broker_out_of_reach_is_asked_after_5_10_20_40_and_then_60_seconds() -> None:

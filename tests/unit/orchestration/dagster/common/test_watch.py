@@ -57,14 +57,14 @@ def test_a_topic_that_was_made_anew_is_a_contradiction_though_its_ends_fit() -> 
     names(see(10, 20, topic_id="id-2").contradiction or "", "topic-recreated", TOPIC)
 
 
-def test_a_pause_is_told_until_it_is_ended_and_answers_have_their_time() -> None:
+def test_a_pause_is_told_until_it_is_ended_and_the_last_answer_is_known() -> None:
     paused = see(10, 20, events=(bound(), PUBLISHED, PAUSED))
     names(paused.paused or "", "ann", "upgrade")
-    assert paused.answered_s == 0
+    assert paused.answer == ""
     resumed = see(10, 20, events=(bound(), PUBLISHED, PAUSED, RESUMED))
-    assert (resumed.paused, resumed.answered_s) == (None, 7)
+    assert (resumed.paused, resumed.answer) == (None, RESUMED.event_id)
     answer = Resolved(pipeline_id=PIPELINE_ID, finding="f", subject="s", choice="c", by="ana", written_at_ms=9_000)
-    assert see(10, 20, events=(bound(), PUBLISHED, RESUMED, answer)).answered_s == 9
+    assert see(10, 20, events=(bound(), PUBLISHED, RESUMED, answer)).answer == answer.event_id
     names(see(3, events=(bound(), PAUSED)).paused or "", "ann", "upgrade")
 
 
