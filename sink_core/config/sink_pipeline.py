@@ -16,7 +16,7 @@ from calve.sink_core.config.references import redact, resolve, without_user_info
 from calve.sink_core.config.routes import fed_tables, is_open, may_feed, namings
 from calve.sink_core.config.routing import ALL, Naming, Rule
 from calve.sink_core.config.sink import SinkConfig
-from calve.sink_core.config.table_formats import ICEBERG
+from calve.sink_core.config.table_formats import HUDI, ICEBERG
 from calve.sink_core.config.tables import (
     KAFKA,
     AutoCreate,
@@ -228,6 +228,11 @@ class SinkPipeline(Pipeline):
     def format_of(self, table: str) -> str:
         """The format of a table, of the ledger or of the dead letters; Iceberg's for one that the file has no more."""
         return self._formats.get(table, ICEBERG)
+
+    @property
+    def has_timelines(self) -> bool:
+        """Whether batches need an instant: tables have a timeline in which each is a moment of its own."""
+        return HUDI in self._formats.values()
 
     @cached_property
     def _formats(self) -> dict[str, str]:

@@ -38,7 +38,7 @@ STAGED_GONE = ErrorCode(
 CLOCK_BEHIND = ErrorCode(
     "CLV-3506",
     "A batch's instant lies in the future",
-    "The clock of the machine that planned the batch is ahead of the one that commits it.",
+    "The clock of the machine that commits the batch is behind that of the broker, by which it was planned.",
     "Set both by NTP; the next commit goes on when its clock has reached the instant.",
 )
 INSTANT_TAKEN = ErrorCode(
@@ -77,6 +77,12 @@ DAMAGED_HUDI_TABLE = ErrorCode(
         "again what the table then lacks, or says by a finding what that is, and `calve resolve` gets it again. Of "
         "`hoodie.properties` Hudi keeps `hoodie.properties.backup` beside it."
     ),
+)
+CLOCKS_APART = ErrorCode(
+    "CLV-3515",
+    "The broker's clock is ahead of this machine's",
+    "Batches have its time as their instant in Hudi tables, and none may be in the future where it is committed.",
+    "Set both by NTP. Nothing was written; the next run goes on once they agree to a minute.",
 )
 HUDI_ANSWER = ErrorCode(
     "CLV-3510",

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+MOST_AHEAD_S = 60
+"""How far an instant may be ahead of the clock of a machine that commits it; the commit then waits."""
+
 Chain = Literal["batch", "range job", "table"]
 _STEP_MS = 4
 _PLACE_MS: dict[Chain, int] = {"batch": 0, "range job": 2, "table": 1}

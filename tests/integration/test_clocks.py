@@ -1,101 +1,60 @@
-"""Commits of processes that slept and of hosts whose clocks differ leave a table that Java's readers load."""
+"""A batch has the broker's time as its instant: a clock that is wrong for a minute is over with that minute."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
-import pyiceberg.table.update
 import pytest
-from pyiceberg.exceptions import CommitFailedException
-from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.iceberg.commit.staging import staging_of
-from tests.pipelines import Flow, reached
-from tests.rest_catalog import RestCatalog
+from calve.sink_core.control.events import BatchAbandoned
+from calve.sink_core.error_codes.hudi import CLOCKS_APART
+from calve.sink_core.errors import Unreachable
+from calve.sink_core.sink.loop import announcing
+from calve.sink_core.sink.loop.announcing import Announced, announce
+from calve.sink_core.tables.log.events import StartCommit
+from tests.codes import raises
+from tests.pipelines import COLUMNS, Flow
 from tests.support import TopicFactory
 
-AHEAD_S = 66
+DAY_S = 86_400
 
 
 @pytest.fixture
 def flow(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> Flow:
-    return Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1))
+    table = {"name": flow.table, "format": "hudi", "auto_create": {"columns": COLUMNS}}
+    return flow.but(extra={"tables": [table], "hudi": {"warehouse": str(tmp_path / "hudi")}})
 
 
-class Ahead(datetime):
-    """The clock of a host that is ahead, or of this one after our process slept."""
-
-    @classmethod
-    def now(cls, tz: object = None) -> datetime:
-        del tz
-        return datetime.now(UTC) + timedelta(seconds=AHEAD_S)
-
-
-def change_ahead(flow: Flow) -> None:
-    """Somebody changes a property of the table, by that clock; head and tag stay."""
-    with pytest.MonkeyPatch.context() as patch, flow.load_table().transaction() as change:
-        patch.setattr(pyiceberg.table.update, "datetime", Ahead)
-        change.set_properties({"changed.by": "somebody"})
-
-
-def commit_that_slept(flow: Flow, *, beside: Flow) -> None:
-    """Ten ids, the last five by a commit that is built before somebody changes the table by way of `beside`."""
-    flow.produce(range(5))
-    flow.run()
-    flow.produce(range(5, 10))
-    flow.publish()
-    with flow.session() as session, reached("commit.after-list", lambda: change_ahead(beside)):
-        session.bind()
-        commit = session.committer().commit(flow.table)
-    assert commit is not None
-    assert (commit.landed, commit.conflicts) == (True, 1)
-
-
-def check(flow: Flow, spark: SparkSession) -> None:
-    metadata = flow.load_table().metadata
-    assert metadata.properties["changed.by"] == "somebody"
-    assert metadata.last_updated_ms >= max(entry.timestamp_ms for entry in metadata.metadata_log)
-    assert flow.ids() == flow.spark_ids(spark) == list(range(10))
-
-
-def test_a_commit_that_slept_while_the_table_was_changed_is_built_anew(flow: Flow, spark: SparkSession) -> None:
-    commit_that_slept(flow, beside=flow)
-    check(flow, spark)
-
-
-def test_a_rest_catalog_has_a_commit_that_slept_built_anew(
-    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, rest_catalog: RestCatalog
-) -> None:
-    """Its protocol has no requirement on time: the server looks at the times of snapshots by itself."""
-    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(2))
-    # The server keeps its tables in a database that a SQL catalog reads as well.
-    shared = {"tables": (f"{flow.name}.events",), "lake": rest_catalog.directory, "catalog_name": rest_catalog.name}
-    beside = flow.but(**shared)
-    flow = flow.but(**shared, lake_properties={"type": "rest", "uri": f"http://127.0.0.1:{rest_catalog.port}"})
-    commit_that_slept(flow, beside=beside)
-    metadata = flow.load_table().metadata
-    assert metadata.properties["changed.by"] == "somebody"
-    assert metadata.last_updated_ms >= max(entry.timestamp_ms for entry in metadata.metadata_log)
-    assert flow.ids() == list(range(10))
-
-
-def test_a_commit_of_a_host_that_is_behind_is_of_the_time_of_the_last_change(flow: Flow, spark: SparkSession) -> None:
-    flow.produce(range(5))
-    flow.run()
-    change_ahead(flow)
-    flow.produce(range(5, 10))
-    flow.run()
-    check(flow, spark)
-
-
-def test_a_branch_for_a_first_merge_is_not_made_once_the_table_was_changed_later(flow: Flow) -> None:
+def announced(flow: Flow, monkeypatch: pytest.MonkeyPatch, ahead_s: float) -> Announced:
+    """By a host whose clock is so far ahead of the broker's."""
+    clock = SimpleNamespace(time_ns=lambda: time.time_ns() + round(ahead_s * 1e9))
+    monkeypatch.setattr(announcing, "time", clock)
     with flow.session() as session:
         session.bind()
-        session.create_missing([flow.table])
-    table = flow.load_table()
-    call = staging_of(table, flow.pipeline.tag).call
-    change_ahead(flow)
-    with pytest.raises(CommitFailedException, match="the table was changed at"):
-        table.catalog.commit_table(table, call.requirements, call.updates)
+        return announce(session, "b1", "b0", "batch")
+
+
+@pytest.mark.parametrize("ahead_s", [DAY_S, 0.0, -30.0])
+def test_an_instant_is_the_broker_s_time_whatever_the_host_s_clock_says(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch, ahead_s: float
+) -> None:
+    made = announced(flow, monkeypatch, ahead_s)
+    assert 0 <= made.instant_ms - made.broker_time_ms < 4
+    assert not flow.events(BatchAbandoned)
+
+
+def test_a_broker_whose_clock_is_far_ahead_gives_none_to_tables_that_have_a_timeline(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with raises(CLOCKS_APART, of=Unreachable):
+        announced(flow, monkeypatch, -DAY_S)
+    [started], [given_up] = flow.events(StartCommit), flow.events(BatchAbandoned)
+    assert started.batch_id == given_up.batch_id
+    # Nothing of it is left: the next one, by clocks that agree, has its own time.
+    made = announced(flow, monkeypatch, 0.0)
+    assert 0 <= made.instant_ms - made.broker_time_ms < 4
+    announced(flow.but(extra={}), monkeypatch, -DAY_S)

@@ -77,8 +77,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "broker-time-after-watermark",
         "sink_core/sink/loop/planning.py",
-        "predecessor, started.broker_time_ms, instant_ms)",
-        "predecessor, session.log.append(session.new_binding()).broker_time_ms, instant_ms)",
+        "predecessor, started.broker_time_ms, started.instant_ms)",
+        "predecessor, session.log.append(session.new_binding()).broker_time_ms, started.instant_ms)",
         (f"{_PLANNING}::test_what_is_appended_after_the_high_watermarks_is_no_older_than_the_plan_s_time",),
         "VTTS would promise readers records that were appended after the batch's end, and that the table lacks.",
     ),

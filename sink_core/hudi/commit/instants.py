@@ -9,10 +9,7 @@ from calve.sink_core.errors import TableUnusable, Unreachable
 from calve.sink_core.hudi.files.timeline import instant_ms, instant_text
 from calve.sink_core.hudi.java.client import action_of, table_type_of
 from calve.sink_core.hudi.table.table import HudiTable
-from calve.sink_core.tables.instants import next_instant
-
-MOST_AHEAD_S = 60
-"""How far an instant may be ahead of this machine's clock; a commit then waits."""
+from calve.sink_core.tables.instants import MOST_AHEAD_S, next_instant
 
 
 def own_instant(table: HudiTable) -> str:

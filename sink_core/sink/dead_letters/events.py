@@ -56,6 +56,7 @@ def events(
     letters: TableOutput,
     topic_ids: Mapping[str, str],
     pipeline_id: str,
+    instant_ms: int,
 ) -> list[DataWritten | DataComplete]:
     """What publishes the job: rows for each of `outputs`, and for the dead letters what leaves and what comes back."""
     rows = [written(batch_id, output, pipeline_id) for output in outputs]
@@ -77,5 +78,6 @@ def events(
         value_bytes_by_topic={},
         records_by_topic={},
         ranges=tried.ranges,
+        instant_ms=instant_ms,
     )
     return [*rows, leaving, complete]

@@ -33,8 +33,9 @@ from calve.sink_core.sink.dead_letters.choice import Offsets
 from calve.sink_core.sink.dead_letters.events import Tried, events
 from calve.sink_core.sink.dead_letters.look import DeadLetterPlan, plan_letters
 from calve.sink_core.sink.dead_letters.task import DeadLetterResult, Set, try_letters
+from calve.sink_core.sink.loop.announcing import announce
 from calve.sink_core.sink.loop.fitting import Tables, give, write_with_evolution
-from calve.sink_core.sink.loop.job import Publication, announce, carry_out, commit_published
+from calve.sink_core.sink.loop.job import Publication, carry_out, commit_published
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.loop.writing import task_spec
 from calve.sink_core.sink.range_jobs.look import by_token, token_and_log
@@ -125,7 +126,8 @@ class DeadLetterJobs:
 
     def _job(self, token: Position, plan: DeadLetterPlan) -> Job:
         batch_id = str(uuid.uuid4())
-        instant_ms = announce(self._session, batch_id, token)
+        instant_ms = announce(self._session, batch_id, token.metadata, "range job").instant_ms
+        reach("range.after-start-commit")
         tried, decision = carry_out(
             self._session, batch_id, lambda: self._try(batch_id, token, plan, instant_ms), self._progress
         )
@@ -169,7 +171,7 @@ class DeadLetterJobs:
         reach("range.after-manifests")
         topic_ids = plan.chosen.topic_ids
         fed = [output for output in outputs.values() if output.manifests]
-        made = events(batch_id, token, tried, fed, letters, topic_ids, session.pipeline_id)
+        made = events(batch_id, token, tried, fed, letters, topic_ids, session.pipeline_id, instant_ms)
         what = f"{tried.number_moved:,} dead letters fit"
         return tried, by_token(session, what, batch_id, token, made, topic_ids)
 

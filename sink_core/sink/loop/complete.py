@@ -86,6 +86,7 @@ def data_complete(
         dropped=batch.dropped,
         written_by=batch.written_by.to_map() if batch.written_by is not None else {},
         silent={name: f"{error.message[:REASON]} [{error.code}]" for name, error in names.items()},
+        instant_ms=plan.instant_ms,
     )
 
 

@@ -20,13 +20,10 @@ from calve.sink_core.control.events import BatchAbandoned, Event
 from calve.sink_core.control.letters import NONE, Letters
 from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.errors import CalveError, Fenced, FindingError, ProtocolError, UnknownOutcome
-from calve.sink_core.failpoints import reach
-from calve.sink_core.offsets import Position, Positions
+from calve.sink_core.offsets import Positions
 from calve.sink_core.sink.loop.coordinator import CommitReport
 from calve.sink_core.sink.loop.planning import check_topics
 from calve.sink_core.sink.loop.session import Session
-from calve.sink_core.tables.instants import next_instant
-from calve.sink_core.tables.log.events import StartCommit
 from calve.sink_core.tables.log.state import CommitState
 
 W = TypeVar("W")
@@ -45,23 +42,6 @@ class Publication:
     topic_ids: Mapping[str, str]
     decide: Callable[[Positions, CommitState], Decision]
     letters: Letters = NONE
-
-
-def announce(session: Session, batch_id: str, token: Position) -> int:
-    """Say that a range job planned on `token` begins, before its first file exists; its instant, in milliseconds."""
-    instant_ms = next_instant(session.log.state.instant_ms, time.time_ns() // 1_000_000, "range job")
-    session.log.append(
-        StartCommit(
-            pipeline_id=session.pipeline_id,
-            batch_id=batch_id,
-            predecessor=token.metadata,
-            file_prefix=f"calve-{batch_id}",
-            config_fingerprint=session.pipeline.config_fingerprint,
-            instant_ms=instant_ms,
-        )
-    )
-    reach("range.after-start-commit")
-    return instant_ms
 
 
 def carry_out(

@@ -2,7 +2,7 @@
 
 Crash points, and what the next run finds (docs/design.md has the whole table):
 
-    plan.after-start-commit    a START_COMMIT without files: shown by `status` as outstanding, nothing else
+    plan.after-start-commit    as in `announcing`
     bootstrap.*                those of publish: positions and the empty DATA_COMPLETE are there together or not at all
 """
 
@@ -38,11 +38,11 @@ from calve.sink_core.kafka.source import (
     topic_ids,
 )
 from calve.sink_core.offsets import Offsets, Position, Positions, TopicPartition, offsets_to_dense
+from calve.sink_core.sink.loop.announcing import announce
 from calve.sink_core.sink.loop.plan import plan_batch
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.tables.batch import BatchPlan
-from calve.sink_core.tables.instants import next_instant
-from calve.sink_core.tables.log.events import DataComplete, StartCommit
+from calve.sink_core.tables.log.events import DataComplete
 from calve.sink_core.tables.log.state import CommitState
 
 BOOTSTRAP = "bootstrap-"
@@ -185,17 +185,7 @@ class Planner:
             return None
         session, batch_id = self._session, str(uuid.uuid4())
         predecessor = self._predecessor(source.positions)
-        instant_ms = next_instant(session.log.state.instant_ms, time.time_ns() // 1_000_000, "batch")
-        started = session.log.append(
-            StartCommit(
-                pipeline_id=session.pipeline_id,
-                batch_id=batch_id,
-                predecessor=predecessor,
-                file_prefix=f"calve-{batch_id}",
-                config_fingerprint=session.pipeline.config_fingerprint,
-                instant_ms=instant_ms,
-            )
-        )
+        started = announce(session, batch_id, predecessor, "batch")
         reach("plan.after-start-commit")
         silent = source.silent.again()
         topics = self._topics(silent)
@@ -204,7 +194,7 @@ class Planner:
             source = self._source(topics, source.positions, silent)
         except _Overtaken:
             return self.next(self.look(silent), until)
-        plan = self._plan(source.up_to(until), batch_id, predecessor, started.broker_time_ms, instant_ms)
+        plan = self._plan(source.up_to(until), batch_id, predecessor, started.broker_time_ms, started.instant_ms)
         return Planned(plan, source, high) if plan else None
 
     def preview(self) -> BatchPlan | None:

@@ -68,6 +68,7 @@ def events(
     counts: Sequence[PartitionCounts],
     pipeline_id: str,
     replaces: Replaces | None = None,
+    instant_ms: int = 0,
 ) -> list[DataWritten | DataComplete]:
     """What publishes the job. One that resolves or replaces something has its `DATA_WRITTEN` also without a row."""
     written = DataWritten(
@@ -95,6 +96,7 @@ def events(
         value_bytes_by_topic={},
         records_by_topic={},
         ranges=read_again(plan, counts),
+        instant_ms=instant_ms,
     )
     return [written, complete] if output.manifests or plan.resolves or replaces else [complete]
 

@@ -38,8 +38,9 @@ from calve.sink_core.iceberg.replace.head_files import replacement
 from calve.sink_core.offset_sets import ranges_of
 from calve.sink_core.offsets import OffsetRange, Position
 from calve.sink_core.sink.ledger.rows import LedgerRow
+from calve.sink_core.sink.loop.announcing import announce
 from calve.sink_core.sink.loop.fitting import Tables, give, write_with_evolution
-from calve.sink_core.sink.loop.job import Publication, announce, carry_out, commit_published
+from calve.sink_core.sink.loop.job import Publication, carry_out, commit_published
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.loop.writing import task_spec
 from calve.sink_core.sink.range_jobs.job import RangePlan, events, read_again, tasks_of
@@ -234,12 +235,15 @@ class RangeJobs:
         if isinstance(made, str):
             return RangeReport(table, made, commit=self.commit(table))
         plan = made.plan
-        instant_ms = announce(session, plan.batch_id, plan.token)
+        instant_ms = announce(session, plan.batch_id, plan.token.metadata, "range job").instant_ms
+        reach("range.after-start-commit")
         self._progress(Progress("write", f"{plan.offsets:,} offsets again for {table}", plan.batch_id, plan.offsets))
 
         def write() -> tuple[Written, Publication]:
             written = self._write(made, instant_ms)
-            made_events = events(plan, written.output, written.counts, session.pipeline_id, written.replaces)
+            made_events = events(
+                plan, written.output, written.counts, session.pipeline_id, written.replaces, instant_ms
+            )
             what = f"{written.output.rows:,} rows for {table}"
             return written, by_token(session, what, plan.batch_id, plan.token, made_events, plan.topic_ids)
 

@@ -32,14 +32,11 @@ PARTED_READER = 6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StartCommit(BatchStarted):
-    """A plan exists and its files may begin to appear below `file_prefix`. For people, but for `instant_ms`: what comes
-    later has a later instant.
-    """
+    """A plan exists and its files may begin to appear below `file_prefix`. For people; no rule rests on it."""
 
     event_type: ClassVar[str] = "START_COMMIT"
     file_prefix: str
     config_fingerprint: str
-    instant_ms: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,6 +94,7 @@ class DataComplete(BatchPublished):
     partition afterwards; `through_ms` says per partition up to which record timestamp it has been read. `ranges` are
     what a range job has read; `dropped` are fields that tables have no column for. `written_by` is the engine, as of
     `WrittenBy.to_map`. `silent` says of topics and partitions that gave no answer when it was planned why, by name.
+    `instant_ms` is as in `BatchPlan`; what comes later has a later one.
     """
 
     event_type: ClassVar[str] = "DATA_COMPLETE"
@@ -112,6 +110,7 @@ class DataComplete(BatchPublished):
     dropped: Dropped = field(default_factory=dict[str, Mapping[str, int]])
     written_by: Mapping[str, str] = field(default_factory=dict[str, str])
     silent: Mapping[str, str] = field(default_factory=dict[str, str])
+    instant_ms: int = 0
 
     @property
     def moves_positions(self) -> bool:
@@ -157,7 +156,7 @@ class TableCheckpoint(Checkpoint):
     the bootstrap and range jobs left out. `reported` holds by table and UUID the highest stored control offset,
     `last_events` by table the ids of the last `DATA_WRITTEN` for each of its UUIDs below what the trim deletes. `fed`
     counts by table the batches that named it; `range_jobs` are all that were ever published, those in so many `parts`
-    included, without which it stands for nothing. `instant_ms` is the last one that was given.
+    included, without which it stands for nothing. `instant_ms` is the last one that was published.
     """
 
     through_ms: ByPartition

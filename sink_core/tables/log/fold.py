@@ -20,7 +20,7 @@ SINK = Fold(
     CommitState,
     (
         *CORE,
-        EventType(StartCommit, schemas.START_COMMIT, CommitState.take_start),
+        EventType(StartCommit, schemas.START_COMMIT, CommitState.start),
         EventType(DataWritten, schemas.DATA_WRITTEN, CommitState.take_files),
         EventType(DataComplete, schemas.DATA_COMPLETE, CommitState.complete_batch),
         EventType(CommitToTable, schemas.COMMIT_TO_TABLE, CommitState.take_report),

@@ -96,10 +96,7 @@ _RANGE_JOB: Schema = {
 _STRING_LIST: Schema = {"type": "array", "items": "string"}
 _COUNTS: Schema = {"type": "map", "values": "long"}
 
-START_COMMIT: Fields = [
-    *strings("batch_id", "predecessor", "file_prefix", "config_fingerprint"),
-    {"name": "instant_ms", "type": "long", "default": 0},
-]
+START_COMMIT: Fields = strings("batch_id", "predecessor", "file_prefix", "config_fingerprint")
 DATA_WRITTEN: Fields = [
     *strings("batch_id", "table", "table_uuid"),
     {"name": "schema_id", "type": "int"},
@@ -125,6 +122,7 @@ DATA_COMPLETE: Fields = [
     {"name": "dropped", "type": {"type": "map", "values": _COUNTS}, "default": {}},
     {"name": "written_by", "type": STRING_MAP, "default": {}},
     {"name": "silent", "type": STRING_MAP, "default": {}},
+    {"name": "instant_ms", "type": "long", "default": 0},
 ]
 COMMIT_TO_TABLE: Fields = [
     *strings("table", "table_uuid"),

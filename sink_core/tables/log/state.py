@@ -18,7 +18,6 @@ from calve.sink_core.tables.log.events import (
     CommitToTable,
     DataComplete,
     DataWritten,
-    StartCommit,
     TableCheckpoint,
 )
 from calve.sink_core.tables.log.range_parts import RangeJob
@@ -54,7 +53,7 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
 
     `silent_ms` says of topics and partitions, by name, since which batch they gave no answer, by what is in the log.
 
-    `instant_ms` is the last instant that a batch or a range job was given, published or not.
+    `instant_ms` is the last instant of a batch or a range job that was published.
 
     Of a trimmed log `batches` and `written` hold what is still in it, all else is as if nothing had been deleted.
     `last_events` are, by table, ids of `DATA_WRITTEN`s that may be the last a table has and that the log lacks.
@@ -84,10 +83,6 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
         for report in waiting:
             self.take_report(0, report)
 
-    def take_start(self, offset: int, event: StartCommit) -> None:
-        self.start(offset, event)
-        self.instant_ms = max(self.instant_ms, event.instant_ms)
-
     def take_files(self, offset: int, event: DataWritten) -> None:
         self.written.setdefault(event.table, LoggedEvents[DataWritten]()).append(Logged(offset, event))
         self._incomplete.setdefault(event.batch_id, offset)
@@ -95,6 +90,7 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
     def complete_batch(self, offset: int, event: DataComplete) -> None:
         self.publish(offset, event)
         self._incomplete.pop(event.batch_id, None)
+        self.instant_ms = max(self.instant_ms, event.instant_ms)
         self.batches[event.batch_id] = BatchSeen(
             offset, event.predecessor, event.kind, event.tables, event.totals, event.dropped
         )

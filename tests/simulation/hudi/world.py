@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,6 @@ class HudiWorld(Stage):
             predecessor="",
             file_prefix="",
             config_fingerprint="",
-            instant_ms=instant_ms,
         )
         written = DataWritten(
             pipeline_id="7c9d",
@@ -112,7 +112,9 @@ class HudiWorld(Stage):
             manifests=(manifest(path),),
         )
         kind = "batch" if chain == "batch" else "range"
-        done: DataComplete = complete(batch_id, {"flights": (10 * number,)} if kind == "batch" else {}, kind=kind)
+        done: DataComplete = replace(
+            complete(batch_id, {"flights": (10 * number,)} if kind == "batch" else {}, kind=kind), instant_ms=instant_ms
+        )
         self.events += [start, written, done]
         self.published.append(batch_id)
         self.note(f"PUBLISH {chain} {batch_id} at {instant_text(instant_ms)}")

@@ -18,7 +18,10 @@ METHODS = {"location_provider", "scan", "current_snapshot", "specs", "sort_order
 USERS = {"orchestration/defs/flights_by_carrier.py"}
 """Modules that are examples of what a user writes, who has pyiceberg."""
 
-POSITIONS = {"dead_letters/events", "loop/decision", "loop/job", "loop/planning", "range_jobs/job", "resolve/positions"}
+POSITIONS = {
+    *("dead_letters/events", "dead_letters/jobs", "loop/decision", "loop/planning"),
+    *("range_jobs/job", "range_jobs/jobs", "resolve/positions"),
+}
 """Modules that use `metadata` of positions in Kafka, as Kafka names it."""
 
 

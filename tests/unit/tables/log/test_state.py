@@ -268,3 +268,9 @@ def test_only_the_same_pipeline_is_bound_anew() -> None:
     state = log(first, other, moved)
     assert state.bound
     assert (state.bound.pipeline_id, state.bound.fingerprint) == (PIPELINE_ID, "lake-3")
+
+
+def test_an_instant_counts_once_it_is_published_and_the_latest_stays() -> None:
+    events = [started("b1", "b0"), replace(complete("b1"), instant_ms=9), replace(complete("r1", {}), instant_ms=6)]
+    states = [log(*events[:number]) for number in (1, 2, 3)]
+    assert [state.instant_ms for state in states] == [0, 9, 9]

@@ -53,7 +53,7 @@ class Writer:
         for table in fed:
             self.write(written(batch_id, table))
         done = complete(batch_id, offsets_to_dense(now), predecessor=self.last, through_ms=offsets_to_dense(through))
-        done = replace(done, tables=tuple(fed))
+        done = replace(done, tables=tuple(fed), instant_ms=10 * len(self.events))
         self.write(done if self.last else replace(done, kind="bootstrap"))
         self.last = batch_id
 
@@ -64,7 +64,8 @@ class Writer:
             names = Resolves(finding="f", tagged_snapshot_id=1, base_snapshot_id=None, covers_offset=0)
             self.write(written(batch_id, table, resolves=names))
         read = (RangeRead("one", 0, number, number + 1, number),)
-        self.write(replace(complete(batch_id, {}, kind="range", tables=(table,)), ranges=read, totals={"batches": 1}))
+        done = complete(batch_id, {}, kind="range", tables=(table,))
+        self.write(replace(done, ranges=read, totals={"batches": 1}, instant_ms=10 * len(self.events)))
 
     def plan(self, number: int) -> None:
         """Of a batch: a range job's may be older than the last publish, and trimmed."""
@@ -127,6 +128,7 @@ def said(state: CommitState, stored: dict[str, int]) -> dict[str, Any]:
         "paused": state.paused and (state.paused.by, state.paused.reason, state.paused.written_at_ms),
         "resumed": state.resumed and (state.resumed.by, state.resumed.written_at_ms),
         "answered": state.answer,
+        "instant": state.instant_ms,
         "read to": (state.next_offset, state.limit),
         "reported": state.reported,
         "tables": state.tables,
