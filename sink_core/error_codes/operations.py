@@ -193,6 +193,12 @@ OTHER_RANGE_JOB = ErrorCode(
     "Two range jobs at once; or a replay by Dagster's jobs beside others, again and again.",
     "Run again when those are over.",
 )
+PROOF_TOO_LONG = ErrorCode(
+    "CLV-5422",
+    "A proof was given up",
+    "The checks in Dagster prove for twenty minutes at most; log and ledger have become too long for that.",
+    "Set `dagster.prove_since`, and prove the whole now and then by `calve verify FILE`.",
+)
 REWRITTEN = ErrorCode(
     "CLV-5418",
     "Others rewrote the files that a replay was to replace",

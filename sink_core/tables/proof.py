@@ -7,7 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from calve.sink_core.error_codes.operations import PROOF_TOO_LONG
+from calve.sink_core.errors import RetriableError
 from calve.sink_core.finding import NOTHING, PROVEN, VIOLATED, NotChecked
+from calve.sink_core.timing import Deadline
 
 SHOWN_PER_KIND = 20
 """Violations of one kind about one subject that are spelled out; the rest is counted."""
@@ -62,15 +65,19 @@ class VerifyReport:
 
 
 class Evidence:
-    """Collects what the checks find. `on_progress` gets a line per step."""
+    """Collects what the checks find. `on_progress` gets a line per step. After `within_s` whatever is counted next
+    raises RetriableError.
+    """
 
-    def __init__(self, on_progress: Callable[[str], None] | None = None) -> None:
+    def __init__(self, on_progress: Callable[[str], None] | None = None, within_s: float | None = None) -> None:
         self.violations: list[Violation] = []
         self.not_checked: list[NotChecked] = []
         self.facts: Counter[str] = Counter()
         self.uncommitted: dict[str, int] = {}
         self._per_kind: Counter[tuple[str, str]] = Counter()
         self._on_progress = on_progress
+        self._within_s = within_s
+        self._until = None if within_s is None else Deadline.after(within_s)
 
     def violation(
         self, kind: str, subject: object, message: str, *, ranges: tuple[str, ...] = (), batches: tuple[str, ...] = ()
@@ -88,6 +95,13 @@ class Evidence:
 
     def count(self, fact: str, number: int = 1) -> None:
         self.facts[fact] += number
+        if self._until is not None and self._until.passed:
+            looked_at = ", ".join(f"{counted:,} {what}" for what, counted in self.facts.items())
+            raise RetriableError(
+                f"not proven: {self._within_s:,.0f} s were not enough, {looked_at} were looked at",
+                hint="dagster.prove_since has the proof begin later; calve verify takes as long as it needs",
+                code=PROOF_TOO_LONG,
+            )
 
     def include(self, other: Evidence) -> None:
         """Add what was collected apart, counts of violations that are not spelled out included."""

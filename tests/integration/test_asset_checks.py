@@ -12,10 +12,12 @@ from dagster import DagsterInstance
 from pyspark.sql import SparkSession
 
 from calve.orchestration.dagster.build import build_pipeline_defs
-from calve.orchestration.dagster.common.names import CHECKS
-from calve.orchestration.dagster.sink import ingest
+from calve.orchestration.dagster.common.names import CHECKS, job_name
+from calve.orchestration.dagster.sink import checks, ingest
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.error_codes.operations import PROOF_TOO_LONG
 from tests import support
+from tests.codes import names
 from tests.dagster_runs import run
 from tests.pipelines import Flow
 from tests.support import TopicFactory
@@ -64,6 +66,26 @@ def test_a_long_ledger_is_not_proven_after_every_run(
     assert run(flow, instance).checks.keys() == {at for at in keys(flow) if at[1] != "proof"}
     monkeypatch.setattr(ingest, "PROOF_EVERY_S", 0.0)
     assert run(flow, instance).checks.keys() == keys(flow)
+    monkeypatch.setattr(ingest, "PROOF_TO", 0)
+    assert run(flow, instance).checks.keys() == {at for at in keys(flow) if at[1] != "proof"}
+    monkeypatch.setattr(ingest, "PROOF_MISSED_S", 0.0)
+    missed = run(flow, instance).checks[f"calve/{flow.name}_ledger", "proof"]
+    assert (missed.passed, missed.severity) == (False, dg.AssetCheckSeverity.WARN)
+    names(missed.description or "", 1, job_name(flow.pipeline, CHECKS))
+
+
+def test_a_proof_that_takes_too_long_is_given_up_and_all_else_is_checked(
+    flow: Flow, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow.produce(range(5))
+    flow.run()
+    monkeypatch.setattr(checks, "PROOF_WITHIN_S", 0.0)
+    done = run(flow, instance, CHECKS)
+    assert done.checks.keys() == keys(flow)
+    proof = done.checks[f"calve/{flow.name}_ledger", "proof"]
+    assert (proof.passed, proof.severity) == (False, dg.AssetCheckSeverity.WARN)
+    names(proof.description or "", PROOF_TOO_LONG.code, "dagster.prove_since")
+    assert {at[1] for at, check in done.checks.items() if not check.passed} == {"proof"}
 
 
 def test_the_checks_job_checks_everything(flow: Flow, instance: DagsterInstance) -> None:

@@ -15,6 +15,11 @@ from calve.orchestration.dagster.sink import verdicts
 from calve.orchestration.dagster.sink.names import batches_key, table_key
 from calve.orchestration.dagster.sink.session import run_session
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.error_codes.operations import PROOF_TOO_LONG
+from calve.sink_core.errors import RetriableError
+
+PROOF_WITHIN_S = 1200.0
+"""Dagster ends the job of the checks, and the proof with it, half an hour after its start."""
 
 if TYPE_CHECKING:
     from calve.sink_core.sink.loop.session import Session
@@ -44,13 +49,22 @@ def look(pipeline: SinkPipeline, session: "Session") -> list[Verdict]:
 
 
 def prove(pipeline: SinkPipeline, session: "Session") -> Iterator[Verdict]:
-    """The proof, as far back as `dagster.prove_since` says; nothing if there is nothing to prove yet."""
+    """The proof, as far back as `dagster.prove_since` says, or why it was given up; nothing where there is nothing to
+    prove yet.
+    """
     from calve.sink_core.sink.verify.proof import verify
 
     back_s = pipeline.config.dagster.prove_since
     since_ms = None if back_s is None else time.time_ns() // 1_000_000 - round(back_s * 1000)
     if session.log.state.last_publish is not None:
-        yield verdicts.proof(pipeline, verify(session, deep=False, since_ms=since_ms))
+        try:
+            report = verify(session, deep=False, since_ms=since_ms, within_s=PROOF_WITHIN_S)
+        except RetriableError as error:
+            if error.code != PROOF_TOO_LONG.code:
+                raise
+            yield verdicts.not_proven(pipeline, str(error))
+        else:
+            yield verdicts.proof(pipeline, report)
 
 
 def evaluations(pipeline: SinkPipeline, found: Iterable[Verdict]) -> Iterator[dg.AssetCheckEvaluation]:

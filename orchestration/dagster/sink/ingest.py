@@ -2,6 +2,7 @@
 
 # Without postponed annotations: Dagster looks at `config`'s as it stands.
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import dagster as dg
 
 from calve.orchestration.dagster.common import tags
 from calve.orchestration.dagster.common.moving import RunConfig, bounds_of, log_progress, say_moved
-from calve.orchestration.dagster.common.names import op_name, pool, resource_key
+from calve.orchestration.dagster.common.names import CHECKS, job_name, op_name, pool, resource_key
 from calve.orchestration.dagster.common.runs import held_by_pause
 from calve.orchestration.dagster.common.spark import start_of
 from calve.orchestration.dagster.sink import checks, metadata, specs, table_page, verdicts
@@ -32,6 +33,13 @@ if TYPE_CHECKING:
 PROOF_EVERY_S = 600.0
 PROOF_ALWAYS_TO = 100
 """Published batches up to which the proof is made after every run."""
+
+PROOF_TO = 20_000
+"""Published batches up to which runs make it at all: records wait for as long as that takes, up to a millisecond for
+each batch. Beyond there is the job of the checks, each hour."""
+
+PROOF_MISSED_S = 86_400.0
+"""Nobody has made it for so long."""
 
 Told = dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.MaterializeResult[Any]
 
@@ -133,8 +141,7 @@ class _Run:
         """Without them a run is still a good run."""
         try:
             found = checks.look(self.pipeline, self.session)
-            if self._proof_is_due():
-                found = [*found, *checks.prove(self.pipeline, self.session)]
+            found = [*found, *self._proof()]
         except CalveError as error:
             self.context.log.warning(f"the checks could not be made: {error}")
         else:
@@ -146,13 +153,23 @@ class _Run:
         in_run = any(node.name == follows for node in self.context.job_def.nodes)
         return in_run and state.paused is None and bool(state.tables_with_news())
 
-    def _proof_is_due(self) -> bool:
-        """It reads the whole ledger, which takes its time once there is much of it; beside these it has a schedule."""
-        if self.session.log.state.published <= PROOF_ALWAYS_TO:
-            return True
+    def _proof(self) -> Iterator[verdicts.Verdict]:
+        """It reads the whole ledger, which takes its time once there is much of it; beside these it has a schedule. A
+        ledger that is too long for a run is named where nobody else has proven it.
+        """
+        published, age_s = self.session.log.state.published, self._proof_age_s()
+        if published <= PROOF_ALWAYS_TO or (published <= PROOF_TO and age_s > PROOF_EVERY_S):
+            yield from checks.prove(self.pipeline, self.session)
+        elif published > PROOF_TO and age_s > PROOF_MISSED_S:
+            job = job_name(self.pipeline, CHECKS)
+            why = f"nothing was proven for a day, and {published:,} batches are too many for a run: have {job} do it"
+            yield verdicts.not_proven(self.pipeline, why)
+
+    def _proof_age_s(self) -> float:
+        """How long ago the last one was, as Dagster has it."""
         key = dg.AssetCheckKey(table_key(self.pipeline, self.pipeline.ledger_table), verdicts.PROOF.name)
         last = self.context.instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
-        return last is None or time.time() - last.create_timestamp > PROOF_EVERY_S
+        return math.inf if last is None else time.time() - last.create_timestamp
 
     def _say(self, report: "RunReport") -> None:
         if held_by_pause(self.context, self.pipeline, self.session.log.state.paused) and not report.batches:

@@ -146,6 +146,11 @@ def proof(pipeline: SinkPipeline, report: VerifyReport) -> Verdict:
     return Verdict(report.proven, text, numbers, details=details, check=PROOF.name, subject=pipeline.ledger_table)
 
 
+def not_proven(pipeline: SinkPipeline, why: str) -> Verdict:
+    """Nothing was found, and not everything was looked at."""
+    return Verdict(False, why, {}, warning=True, check=PROOF.name, subject=pipeline.ledger_table)
+
+
 def _violations(report: VerifyReport) -> Iterator[str]:
     for violation in report.violations:
         ranges = f" ({', '.join(violation.ranges)})" if violation.ranges else ""

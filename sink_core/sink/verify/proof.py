@@ -31,15 +31,17 @@ def verify(
     deep: bool,
     since_ms: int | None = None,
     on_progress: Callable[[str], None] | None = None,
+    within_s: float | None = None,
 ) -> VerifyReport:
     """Check log, positions, ledger and tables against each other; with `deep` each row's source offset as well.
 
     With `since_ms` only batches planned then or later are looked at, by the broker's time in the ledger; the log is
     read as a whole, as ever. Violations are in the report, never raised. Raises Unreachable if a part does not answer,
-    ConfigError if it refuses. Memory grows with batches, partitions and files; the deep check holds a bit per source
-    offset at most. Safe beside running pipelines: what is published meanwhile is stated as uncommitted.
+    ConfigError if it refuses, RetriableError after `within_s`. Memory grows with batches, partitions and files; the
+    deep check holds a bit per source offset at most. Safe beside running pipelines: what is published meanwhile is
+    stated as uncommitted.
     """
-    evidence = Evidence(on_progress)
+    evidence = Evidence(on_progress, within_s)
     with infrequent_gc():
         proof = _Proof(session, look(session, evidence), evidence, since_ms)
         proof.shallow()
