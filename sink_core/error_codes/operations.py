@@ -194,7 +194,7 @@ OTHER_RANGE_JOB = ErrorCode(
     "Run again when those are over.",
 )
 PROOF_TOO_LONG = ErrorCode(
-    "CLV-5422",
+    "CLV-5423",
     "A proof was given up",
     "The checks in Dagster prove for twenty minutes at most; log and ledger have become too long for that.",
     "Set `dagster.prove_since`, and prove the whole now and then by `calve verify FILE`.",
