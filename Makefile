@@ -77,7 +77,7 @@ lint: setup ## Style, import direction and types
 PYTEST := $(VENV)/bin/python -m pytest --dist loadgroup --no-loadscope-reorder
 
 test: setup hudi ## Lint, unit tests, the simulation, integration in process and a contract of each kind (ARGS="-k name" narrows)
-	$(PYTEST) -n 4 --costly none $(ARGS)
+	$(PYTEST) -n 3 --costly none $(ARGS)
 
 test-all: setup browser postgres hudi-spark ## Every test but the long series: also Dagster's daemon and UI, kills, Spark, Hudi, what hangs
 	$(PYTEST) -n 3 $(ARGS)

@@ -36,9 +36,11 @@ LIBPQ = {
 milliseconds for the last. By itself it waits a quarter of an hour for what it has sent, and two hours for an answer.
 """
 
-POSTGRES, PLUGIN = "postgresql", "calve-libpq"
-DRIVERS = ("psycopg2", "psycopg")
-"""SQLAlchemy's names of the drivers that take them, of PostgreSQL, and of the plugin below."""
+POSTGRES, DRIVERS = "postgresql", ("psycopg2", "psycopg")
+"""SQLAlchemy's names of PostgreSQL, and of the drivers by libpq."""
+
+PLUGIN = "calve-libpq"
+"""By which an engine of SQLAlchemy is told of `LibpqPlugin`."""
 
 EVERY_S = 30.0
 """Between two questions whether a server lives."""
@@ -122,6 +124,13 @@ class _Question:
 WATCH = Watch()
 
 
+def watched(connect: Callable[..., Any], *places: Any, **names: Any) -> Any:
+    """The connection that a driver's `connect` makes, which ends once its server is silent."""
+    connection = connect(*places, **names)
+    WATCH.add(connection, partial(connect, *places, **{**names, "connect_timeout": str(round(2 * ANSWER_S))}))
+    return connection
+
+
 class LibpqPlugin(CreateEnginePlugin):
     """What an engine of SQLAlchemy has from its first connection on, if it is by libpq: `LIBPQ`, where its address says
     nothing else, and a `Watch`.
@@ -139,10 +148,8 @@ class LibpqPlugin(CreateEnginePlugin):
             event.listen(engine, "do_connect", _connect)
 
 
-def _connect(dialect: Any, _record: object, places: Sequence[Any], names: Mapping[str, Any]) -> Connection:
-    connection = dialect.connect(*places, **names)
-    WATCH.add(connection, partial(dialect.connect, *places, **{**names, "connect_timeout": str(round(2 * ANSWER_S))}))
-    return connection
+def _connect(dialect: Any, _record: object, places: Sequence[Any], names: Mapping[str, Any]) -> Any:
+    return watched(dialect.connect, *places, **names)
 
 
 plugins.register(PLUGIN, __name__, LibpqPlugin.__name__)

@@ -35,7 +35,7 @@ REASON_TAG = "calve/reason"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Cursor:
     """What a tick of either sensor leaves for its next one."""
 
     silences: Silences = field(default_factory=Silences)
@@ -43,18 +43,18 @@ class Kept:
     objectives: arrivals.Memory = field(default_factory=arrivals.Memory)
 
     def dumps(self) -> str:
-        return _KEPT.dump_json(self).decode()
+        return _CURSOR.dump_json(self).decode()
 
     @classmethod
-    def loads(cls, cursor: str | None) -> "Kept":
+    def loads(cls, cursor: str | None) -> "Cursor":
         """Of a cursor; a fresh one if there is none, or one of another version."""
         try:
-            return _KEPT.validate_json(cursor or "{}")
+            return _CURSOR.validate_json(cursor or "{}")
         except ValueError:
             return cls()
 
 
-_KEPT = TypeAdapter(Kept)
+_CURSOR = TypeAdapter(Cursor)
 
 
 def lag_sensor(pipeline: Pipeline, parts: Parts) -> dg.SensorDefinition:
@@ -73,11 +73,11 @@ def lag_sensor(pipeline: Pipeline, parts: Parts) -> dg.SensorDefinition:
         if warmed := keep_warm(pipeline):
             context.log.info(warmed)
         now_s = time.time()
-        kept = _without_the_dead(context, pipeline, now_s)
-        memory = kept.memory
+        before = _without_the_dead(context, pipeline, now_s)
+        memory = before.memory
 
         def result(said: str | dg.RunRequest, memory: Memory, *events: dg.AssetObservation) -> dg.SensorResult:
-            cursor = replace(kept, memory=memory).dumps()
+            cursor = replace(before, memory=memory).dumps()
             if isinstance(said, str):
                 return dg.SensorResult(skip_reason=said, cursor=cursor, asset_events=events)
             return dg.SensorResult(run_requests=[said], cursor=cursor, asset_events=events)
@@ -122,20 +122,20 @@ def watch_sensor(pipeline: Pipeline, parts: Parts) -> dg.SensorDefinition:
     )
     def watch(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         now_s = time.time()
-        kept = _without_the_dead(context, pipeline, now_s)
+        before = _without_the_dead(context, pipeline, now_s)
         if not judges or key_of is None:
-            return dg.SensorResult(skip_reason="the file sets no objective for it to judge", cursor=kept.dumps())
+            return dg.SensorResult(skip_reason="the file sets no objective for it to judge", cursor=before.dumps())
         sight, why = None, ""
         try:
             sight = parts.watch.look()
         except CalveError as error:
             why = _said(error)
-        memory = kept.objectives.after(sight, parts.watch.through_s(), now_s)
+        memory = before.objectives.after(sight, parts.watch.through_s(), now_s)
         verdicts = [*memory.judged(objectives, sight, why, parts.fresh, now_s)]
         return dg.SensorResult(
             skip_reason="; ".join(verdict.text for verdict in verdicts if not verdict.passed)
             or (f"{sight.lag:,} records wait, as the objectives allow" if sight else why),
-            cursor=replace(kept, objectives=memory).dumps(),
+            cursor=replace(before, objectives=memory).dumps(),
             asset_events=[*told(_news(context, verdicts, key_of), key_of)],
         )
 
@@ -152,13 +152,13 @@ def _news(context: dg.SensorEvaluationContext, verdicts: list[Verdict], key_of: 
             yield verdict
 
 
-def _without_the_dead(context: dg.SensorEvaluationContext, pipeline: Pipeline, now_s: float) -> Kept:
+def _without_the_dead(context: dg.SensorEvaluationContext, pipeline: Pipeline, now_s: float) -> Cursor:
     """What the last tick left; runs that have died are ended."""
-    kept = Kept.loads(context.cursor)
-    looked = end_the_dead(context.instance, pipeline.name, kept.silences, now_s)
+    before = Cursor.loads(context.cursor)
+    looked = end_the_dead(context.instance, pipeline.name, before.silences, now_s)
     for line in looked.ended:
         context.log.warning(line)
-    return replace(kept, silences=looked.silences)
+    return replace(before, silences=looked.silences)
 
 
 def _said(error: CalveError) -> str:

@@ -151,7 +151,7 @@ def control_topic_of(topic: str, state: AnyState, now_ms: int) -> ControlTopicSt
 
 
 def long_log(log: ControlTopicStatus | None, pipeline_file: str) -> Iterator[Blocker]:
-    """A control log that every run and command reads for longer than a minute before it does anything."""
+    """A control log that every run and command reads for longer than `LONG_READ_S` before it does anything."""
     if log is not None and log.read_s > LONG_READ_S:
         why = f"it has {log.events:,} events, which each run and each command read first: about {log.read_s:,.0f} s"
         hint = f"calve maintain {pipeline_file} trim deletes what nobody needs, and says what needs the rest"

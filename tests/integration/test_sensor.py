@@ -7,7 +7,6 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 from dagster import DagsterInstance
 from dagster._core.definitions.sensor_definition import SensorExecutionData
-from dagster._core.test_utils import create_run_for_test, freeze_time
+from dagster._core.test_utils import create_run_for_test
 
 from calve.orchestration.dagster.build import build_pipeline_defs
 from calve.orchestration.dagster.common import watch
@@ -24,7 +23,7 @@ from calve.orchestration.dagster.common.dead import LIMITS_S, Silence
 from calve.orchestration.dagster.common.names import job_name, run_tags
 from calve.orchestration.dagster.common.runs import failures_told
 from calve.orchestration.dagster.common.topics import topic_key
-from calve.orchestration.dagster.sensor import Kept
+from calve.orchestration.dagster.sensor import Cursor
 from calve.orchestration.dagster.sink.names import INGEST
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Event, Paused, Resumed
@@ -90,10 +89,10 @@ class Sensor:
 
     def due(self) -> None:
         """Let the time pass until an unreachable source is asked again."""
-        kept = Kept.loads(self.cursor)
-        assert kept.memory.unreachable
-        due = replace(kept.memory.unreachable, next_s=time.time())
-        self.cursor = replace(kept, memory=replace(kept.memory, unreachable=due)).dumps()
+        before = Cursor.loads(self.cursor)
+        assert before.memory.unreachable
+        due = replace(before.memory.unreachable, next_s=time.time())
+        self.cursor = replace(before, memory=replace(before.memory, unreachable=due)).dumps()
 
     def observed(self) -> list[tuple[int, int]]:
         """Lag and end of each topic as the last tick observed them; nothing if it did not."""
@@ -105,7 +104,14 @@ class Sensor:
         said = [found[key].metadata for key in keys if found]
         return [(each["lag"].value, each["end offsets"].value) for each in said]
 
-    def fail(self, error: Exception, seconds_ago: float = 0.0) -> None:
+    def let_pass(self, seconds_ago: float) -> None:
+        """Let so much time pass since a tick saw the last failure."""
+        assert self.tick()
+        before = Cursor.loads(self.cursor)
+        earlier = replace(before.memory, failure_seen_s=before.memory.failure_seen_s - seconds_ago)
+        self.cursor = replace(before, memory=earlier).dumps()
+
+    def fail(self, error: Exception) -> None:
         """A run of the pipeline's that ended with `error`."""
 
         @dg.op
@@ -117,8 +123,7 @@ class Sensor:
         def job() -> None:
             work()
 
-        with freeze_time(datetime.now(UTC) - timedelta(seconds=seconds_ago)):
-            assert not job.execute_in_process(instance=self.instance, raise_on_error=False).success
+        assert not job.execute_in_process(instance=self.instance, raise_on_error=False).success
 
 
 @pytest.fixture
@@ -170,9 +175,11 @@ def test_a_pipeline_is_started_seen_caught_up_and_started_again(sensor: Sensor) 
 
 def test_failed_runs_and_a_pause_hold_it_back_until_somebody_answers(waiting: Sensor) -> None:
     flow, file = waiting.flow, waiting.flow.pipeline.path
-    waiting.fail(GONE, seconds_ago=35)
+    waiting.fail(GONE)
+    waiting.let_pass(seconds_ago=35)
     assert waiting.tick() is None
-    waiting.fail(GONE, seconds_ago=20)
+    waiting.fail(GONE)
+    waiting.let_pass(seconds_ago=20)
     skipped = waiting.tick() or ""
     names(skipped, 10, "trigger.or_records", 2)
     assert 0 < skipped.find(GONE.message) < skipped.find(GONE.hint)
@@ -200,7 +207,7 @@ def test_a_topic_that_is_missing_is_told_and_found_once_it_is_there(
         waits = sensor.tick() or ""
         assert told in waits
         assert waits != told
-        memory = Kept.loads(sensor.cursor).memory
+        memory = Cursor.loads(sensor.cursor).memory
         assert memory.unreachable
         assert memory.unreachable.times == times
         sensor.due()
@@ -215,11 +222,11 @@ def test_a_dead_run_ends_also_while_the_source_is_not_even_looked_at(
     tags, sensor = run_tags(flow.pipeline, INGEST), Sensor(flow, instance)
     run = create_run_for_test(instance, "job", status=dg.DagsterRunStatus.STARTED, tags=tags)
     assert sensor.tick()
-    kept = Kept.loads(sensor.cursor)
-    silent = Silence(kept.silences.of[run.run_id].mark, LIMITS_S[dg.DagsterRunStatus.STARTED])
-    sensor.cursor = replace(kept, silences=replace(kept.silences, of={run.run_id: silent})).dumps()
+    before = Cursor.loads(sensor.cursor)
+    silent = Silence(before.silences.of[run.run_id].mark, LIMITS_S[dg.DagsterRunStatus.STARTED])
+    sensor.cursor = replace(before, silences=replace(before.silences, of={run.run_id: silent})).dumps()
     assert sensor.tick()
-    assert Kept.loads(sensor.cursor).memory == kept.memory, "it was asked"
+    assert Cursor.loads(sensor.cursor).memory == before.memory, "it was asked"
     ended = instance.get_run_by_id(run.run_id)
     assert ended is not None
     assert ended.status == dg.DagsterRunStatus.FAILURE

@@ -21,7 +21,6 @@ from calve.sink_core.error_codes.kafka import NO_BROKER
 from calve.sink_core.error_codes.source import NO_DATABASE
 from calve.sink_core.kafka import clients
 from calve.sink_core.sink.verify.proof import verify
-from calve.sink_core.source.postgres import connecting
 from tests import support
 from tests.codes import raises
 from tests.logged import ITEMS, Logged
@@ -40,9 +39,7 @@ IDS = [*FIRST, *LATER]
 @pytest.fixture
 def silent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server of PostgreSQL is known to be silent after two seconds, not after a minute and a half."""
-    watch = libpq.Watch()
-    for module in (libpq, connecting):
-        monkeypatch.setattr(module, "WATCH", watch)
+    monkeypatch.setattr(libpq, "WATCH", libpq.Watch())
     for name in ("EVERY_S", "ANSWER_S"):
         monkeypatch.setattr(libpq, name, 0.5)
 

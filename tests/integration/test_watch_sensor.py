@@ -17,7 +17,7 @@ from calve import Alert, build_pipeline_defs, check_alert_sensor
 from calve.orchestration.dagster.common import watch
 from calve.orchestration.dagster.common.dead import LIMITS_S, Silence
 from calve.orchestration.dagster.common.names import CHECKS, run_tags
-from calve.orchestration.dagster.sensor import Kept
+from calve.orchestration.dagster.sensor import Cursor
 from calve.orchestration.dagster.sink.names import INGEST
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Event, Paused, Resumed
@@ -144,9 +144,9 @@ def test_a_broker_that_is_silent_turns_both_red(
     monkeypatch.setattr(watch, "LOOK_TIMEOUT_S", 0.2)
     watching = Watch(Flow.create(tmp_path, f"127.0.0.1:{free_port()}", "nowhere", extra=OBJECTIVES), instance)
     watching.until({"freshness": False})
-    kept = Kept.loads(watching.cursor)
-    minute_ago = replace(kept.objectives, seen_s=kept.objectives.seen_s - 60)
-    watching.cursor = replace(kept, objectives=minute_ago).dumps()
+    before = Cursor.loads(watching.cursor)
+    minute_ago = replace(before.objectives, seen_s=before.objectives.seen_s - 60)
+    watching.cursor = replace(before, objectives=minute_ago).dumps()
     assert watching.tick() == {"lag": False}
     assert watching.alerts() == ["freshness", "lag"]
     for alert in watching.posted:
@@ -163,9 +163,9 @@ def test_a_dead_run_ends_whether_the_other_sensor_looks_or_not_and_without_objec
     )
     watching = Watch(flow, instance)
     assert watching.tick() == {}
-    kept = Kept.loads(watching.cursor)
-    silent = Silence(kept.silences.of[dead.run_id].mark, LIMITS_S[dg.DagsterRunStatus.STARTED])
-    watching.cursor = replace(kept, silences=replace(kept.silences, of={dead.run_id: silent})).dumps()
+    before = Cursor.loads(watching.cursor)
+    silent = Silence(before.silences.of[dead.run_id].mark, LIMITS_S[dg.DagsterRunStatus.STARTED])
+    watching.cursor = replace(before, silences=replace(before.silences, of={dead.run_id: silent})).dumps()
     watching.tick()
     ended = instance.get_run_by_id(dead.run_id)
     assert ended is not None

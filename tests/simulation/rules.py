@@ -80,7 +80,7 @@ RULES: dict[str, Rule] = {
     ),
     "VTTS waits for the history": _off("vtts_waits_for_the_history", Promise.VTTS, "a table added"),
     "events count once their transaction is committed": _off("events_are_committed", ROWS),
-    "a generation is recorded before its fence": _off("generation_is_recorded_first", COPIES, SLOTS, 1069),
+    "a generation is recorded before its fence": _off("generation_is_recorded_first", COPIES, SLOTS, 3173),
     "the slots of former generations are fenced": _off("slots_are_fenced", COPIES, SLOTS, 33),
     "a driver reads positions after the fence": _off("positions_are_read_after_the_fence", FINDINGS, SLOTS, 385),
     "a slot compares the token": _off("slot_compares_the_token", COPIES, SLOTS, 33),

@@ -12,7 +12,7 @@ looks on from there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from calve.orchestration.dagster.common.trigger import Sight, clock
 from calve.orchestration.dagster.common.verdicts import FRESHNESS, LAG, Verdict, lag
@@ -109,15 +109,15 @@ class Memory:
         blind = "" if sight else f"nobody knows what is pending since {clock(self.seen_s)}: {why}"
         if objectives.lag is not None:
             if sight is not None and sight.bootstrapped and not sight.contradiction:
-                yield _of(lag(sight.lag, objectives.lag), LAG, None)
+                yield replace(lag(sight.lag, objectives.lag), check=LAG)
             elif sight is None and now_s - self.seen_s >= BLIND_S:
-                yield _of(Verdict(False, f"{blind}; objectives.lag is {objectives.lag:,}", {}), LAG, None)
+                yield Verdict(False, f"{blind}; objectives.lag is {objectives.lag:,}", {}, check=LAG)
         if objectives.freshness is not None:
             for subject in subjects:
                 fresh = self._fresh(subject, objectives.freshness, sight, blind, now_s)
                 # What nobody sees turns red in time, and nothing turns green by it.
                 if sight is not None or not fresh.passed:
-                    yield _of(fresh, FRESHNESS, subject or None)
+                    yield replace(fresh, check=FRESHNESS, subject=subject or None)
 
     def _fresh(self, subject: str, most_s: float, sight: Sight | None, blind: str, now_s: float) -> Verdict:
         nothing_yet = sight is not None and not sight.bootstrapped and not sight.lag
@@ -135,7 +135,3 @@ class Memory:
 def _until(through_s: Mapping[str, float], now_s: float) -> dict[str, float]:
     """A clock that was ahead for a while must not silence anybody until then."""
     return {subject: min(at_s, now_s) for subject, at_s in through_s.items()}
-
-
-def _of(verdict: Verdict, check: str, subject: str | None) -> Verdict:
-    return Verdict(verdict.passed, verdict.text, verdict.numbers, check=check, subject=subject)

@@ -60,7 +60,7 @@ def prove(pipeline: SinkPipeline, session: "Session") -> Iterator[Verdict]:
         try:
             report = verify(session, deep=False, since_ms=since_ms, within_s=PROOF_WITHIN_S)
         except RetriableError as error:
-            if error.code != PROOF_TOO_LONG.code:
+            if error.kind is not PROOF_TOO_LONG:
                 raise
             yield verdicts.not_proven(pipeline, str(error))
         else:

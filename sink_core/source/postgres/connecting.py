@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,7 +20,7 @@ from calve.sink_core.error_codes.source import (
     SLOT_IN_USE,
 )
 from calve.sink_core.errors import ConfigError, RetriableError, Unreachable
-from calve.sink_core.libpq import ANSWER_S, LIBPQ, WATCH
+from calve.sink_core.libpq import LIBPQ, watched
 from calve.sink_core.source.postgres.values import SESSION
 from calve.sink_core.timing import Deadline
 
@@ -53,16 +52,14 @@ def until_free(ask: Callable[[], T]) -> T:
 def connected(url: str, options: str = "") -> connection:
     """A connection to `postgresql://…`, whose texts are those of `values.py`. Raises ConfigError without psycopg2."""
     session = " ".join(f"-c {name}={value}" for name, value in SESSION.items())
-    connect = partial(
+    return watched(
         _driver().connect,
         encoded(url.replace("postgresql+psycopg2://", "postgresql://", 1)),
         **LIBPQ,
         application_name="calve",
+        options=f"{session} {options}",
         client_encoding="UTF8",
     )
-    connection = connect(options=f"{session} {options}")
-    WATCH.add(connection, partial(connect, connect_timeout=round(2 * ANSWER_S)))
-    return connection
 
 
 @contextmanager

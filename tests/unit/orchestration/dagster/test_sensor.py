@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from calve.orchestration.dagster.common import arrivals
 from calve.orchestration.dagster.common.dead import Silence, Silences
 from calve.orchestration.dagster.common.trigger import Memory, Unreached
-from calve.orchestration.dagster.sensor import Kept
+from calve.orchestration.dagster.sensor import Cursor
 
 TIMES = st.floats(0, 4e9)
 GONE = st.builds(Unreached, since_s=TIMES, times=st.integers(1, 10**6), next_s=TIMES, why=st.text())
@@ -29,18 +29,18 @@ SILENCES = st.builds(
 SEEN = st.builds(arrivals.Memory, first_s=TIMES, seen_s=TIMES, through_s=st.dictionaries(st.text(), TIMES))
 
 
-@given(st.builds(Kept, silences=SILENCES, memory=MEMORIES, objectives=SEEN))
-def test_what_is_kept_survives_the_cursor(kept: Kept) -> None:
-    assert Kept.loads(kept.dumps()) == kept
+@given(st.builds(Cursor, silences=SILENCES, memory=MEMORIES, objectives=SEEN))
+def test_what_is_kept_survives_the_cursor(before: Cursor) -> None:
+    assert Cursor.loads(before.dumps()) == before
 
 
 @given(
     st.none() | st.text() | st.sampled_from(["null", "[]", "7", '{"memory": {"seen_s": "soon"}}', '{"silences": 7}'])
 )
 def test_garbage_in_the_cursor_is_forgotten(cursor: str | None) -> None:
-    assert Kept.loads(cursor) == Kept()
+    assert Cursor.loads(cursor) == Cursor()
 
 
 def test_a_cursor_of_another_version_gives_what_it_has() -> None:
     for more in ("", ', "of a later version": [1]'):
-        assert Kept.loads(f'{{"memory": {{"seen_s": 5.0{more}}}{more}}}') == Kept(memory=Memory(seen_s=5.0))
+        assert Cursor.loads(f'{{"memory": {{"seen_s": 5.0{more}}}{more}}}') == Cursor(memory=Memory(seen_s=5.0))
