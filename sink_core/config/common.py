@@ -91,6 +91,10 @@ class Dagster(Model):
     """Sensor and schedules run from the first load on. `false`: they are switched on in the UI. The sensor that
     watches, which starts nothing, runs all the same."""
 
+    operations: bool = True
+    """Jobs to pause, resume, answer findings and replay. `false`: they are left to the command line, and whoever may
+    open the UI can start runs and look, and stop those in progress, no more."""
+
     checks: Cron | None = None
     """When the checks run beside those after each run, the proof of the ledger among them. Default: once an hour."""
 

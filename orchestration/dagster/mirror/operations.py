@@ -41,4 +41,11 @@ def positions(pipeline: MirrorPipeline) -> "Operation[MirrorPlane, dg.Config]":
         at.say(f"{len(report.partitions)} partitions, {report.lag:,} records pending")
         return {"pending records": report.lag, "positions": positions_table(report.partitions)}
 
-    return Operation(POSITIONS, f"Shows the next offset that {pipeline.name} copies of each partition.", None, {}, work)
+    return Operation(
+        POSITIONS,
+        f"Shows the next offset that {pipeline.name} copies of each partition.",
+        None,
+        {},
+        work,
+        only_looks=True,
+    )

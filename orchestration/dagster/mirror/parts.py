@@ -10,7 +10,7 @@ import dagster as dg
 from calve.orchestration.dagster.common.arrivals import ALL
 from calve.orchestration.dagster.common.names import CHECKS
 from calve.orchestration.dagster.common.operations import pausing, resolving
-from calve.orchestration.dagster.common.operations.job import job_of
+from calve.orchestration.dagster.common.operations.job import operator_jobs
 from calve.orchestration.dagster.common.operations.maintenance import maintenance_jobs, maintenance_schedules, of_log
 from calve.orchestration.dagster.common.parts import Parts, asset_job
 from calve.orchestration.dagster.common.schedules import checks_schedule
@@ -62,13 +62,14 @@ def mirror_parts(pipeline: MirrorPipeline) -> Parts:
 
 def _operations(pipeline: MirrorPipeline) -> list[dg.JobDefinition]:
     """What an operator does by hand."""
-    return [
-        job_of(pipeline, pausing.pause(pipeline), run_plane),
-        job_of(pipeline, pausing.resume(pipeline), run_plane),
-        job_of(pipeline, resolving.resolve(pipeline, _answers_of), run_plane),
-        job_of(pipeline, operations.verify(pipeline), run_plane),
-        job_of(pipeline, operations.positions(pipeline), run_plane),
+    by_hand = [
+        pausing.pause(pipeline),
+        pausing.resume(pipeline),
+        resolving.resolve(pipeline, _answers_of),
+        operations.verify(pipeline),
+        operations.positions(pipeline),
     ]
+    return operator_jobs(pipeline, by_hand, run_plane)
 
 
 def _answers_of(plane: MirrorPlane) -> Answers[MirrorPlane]:

@@ -9,7 +9,7 @@ import dagster as dg
 
 from calve.orchestration.dagster.common.names import CHECKS
 from calve.orchestration.dagster.common.operations import pausing, resolving
-from calve.orchestration.dagster.common.operations.job import job_of
+from calve.orchestration.dagster.common.operations.job import operator_jobs
 from calve.orchestration.dagster.common.operations.maintenance import maintenance_jobs, maintenance_schedules
 from calve.orchestration.dagster.common.parts import Parts, asset_job
 from calve.orchestration.dagster.common.schedules import checks_schedule
@@ -74,17 +74,18 @@ def sink_parts(pipeline: SinkPipeline) -> Parts:
 
 def _operations(pipeline: SinkPipeline) -> list[dg.JobDefinition]:
     """What an operator does by hand."""
-    return [
-        job_of(pipeline, pausing.pause(pipeline), run_session),
-        job_of(pipeline, pausing.resume(pipeline), run_session),
-        job_of(pipeline, resolving.resolve(pipeline, _answers_of), run_session),
-        job_of(pipeline, looking.verify(pipeline), run_session),
-        job_of(pipeline, looking.positions(pipeline), run_session),
-        job_of(pipeline, replay.replay(pipeline), run_session),
-        job_of(pipeline, replay.replay_hours(pipeline), run_session),
-        job_of(pipeline, dead_letters.listing(pipeline), run_session),
-        job_of(pipeline, dead_letters.replay(pipeline), run_session),
+    by_hand = [
+        pausing.pause(pipeline),
+        pausing.resume(pipeline),
+        resolving.resolve(pipeline, _answers_of),
+        looking.verify(pipeline),
+        looking.positions(pipeline),
+        replay.replay(pipeline),
+        replay.replay_hours(pipeline),
+        dead_letters.listing(pipeline),
+        dead_letters.replay(pipeline),
     ]
+    return operator_jobs(pipeline, by_hand, run_session)
 
 
 def _answers_of(session: Session) -> Answers[Session]:

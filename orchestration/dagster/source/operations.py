@@ -44,4 +44,4 @@ def positions(pipeline: SourcePipeline) -> "Operation[SourcePlane, dg.Config]":
         at.say(f"{len(rows):,} source partitions")
         return {"positions": dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows])}
 
-    return Operation(POSITIONS, f"Shows the source offsets of {pipeline.name}.", None, {}, work)
+    return Operation(POSITIONS, f"Shows the source offsets of {pipeline.name}.", None, {}, work, only_looks=True)

@@ -7,7 +7,7 @@ import dagster as dg
 from calve.orchestration.dagster.common.arrivals import ALL
 from calve.orchestration.dagster.common.names import CHECKS
 from calve.orchestration.dagster.common.operations import pausing
-from calve.orchestration.dagster.common.operations.job import job_of
+from calve.orchestration.dagster.common.operations.job import operator_jobs
 from calve.orchestration.dagster.common.operations.maintenance import maintenance_jobs, maintenance_schedules, of_log
 from calve.orchestration.dagster.common.parts import Parts, asset_job
 from calve.orchestration.dagster.common.schedules import checks_schedule
@@ -26,6 +26,12 @@ def source_parts(pipeline: SourcePipeline) -> Parts:
     config = pipeline.config
     checks_job = asset_job(pipeline, CHECKS, dg.AssetSelection.checks(checks), f"Checks {pipeline.name}.")
     maintenance = maintenance_jobs(pipeline, of_log(run_plane))
+    by_hand = [
+        pausing.pause(pipeline),
+        pausing.resume(pipeline),
+        operations.verify(pipeline),
+        operations.positions(pipeline),
+    ]
     return Parts(
         stage=COPY,
         moves=asset_job(
@@ -43,10 +49,7 @@ def source_parts(pipeline: SourcePipeline) -> Parts:
         fresh=[ALL],
         jobs=[
             checks_job,
-            job_of(pipeline, pausing.pause(pipeline), run_plane),
-            job_of(pipeline, pausing.resume(pipeline), run_plane),
-            job_of(pipeline, operations.verify(pipeline), run_plane),
-            job_of(pipeline, operations.positions(pipeline), run_plane),
+            *operator_jobs(pipeline, by_hand, run_plane),
             *maintenance.values(),
         ],
         schedules=[

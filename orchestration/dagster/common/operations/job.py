@@ -2,7 +2,7 @@
 
 # Without postponed annotations: Dagster looks at those of ops as they stand.
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -55,7 +55,7 @@ class Operation(Generic[P, Config]):
     """One job. `work` yields events about assets and returns the metadata of the run's output.
 
     `config` is None where there is nothing to choose. `editor` is what the Launchpad opens with. Runs with the same
-    `lane` go one after the other.
+    `lane` go one after the other. What `only_looks` changes nothing outside of Dagster.
     """
 
     stage: str
@@ -65,9 +65,18 @@ class Operation(Generic[P, Config]):
     work: Callable[[Work[P], Config], Generator[Told, None, dict[str, Any]]]
     lane: str | None = None
     partitions: dg.PartitionsDefinition[str] | None = None
+    only_looks: bool = False
 
 
-def job_of(pipeline: Pipeline, operation: Operation[P, Config], opens: Opens[P]) -> dg.JobDefinition:
+def operator_jobs(
+    pipeline: Pipeline, operations: Iterable[Operation[Any, Any]], opens: Opens[Any]
+) -> list[dg.JobDefinition]:
+    """A job for each operation that the pipeline file leaves in Dagster."""
+    may_change = pipeline.config.dagster.operations
+    return [_job_of(pipeline, each, opens) for each in operations if may_change or each.only_looks]
+
+
+def _job_of(pipeline: Pipeline, operation: Operation[P, Config], opens: Opens[P]) -> dg.JobDefinition:
     """To be launched by hand; a run may last as long as one of maintenance. `opens` opens the pipeline for it."""
 
     def through(context: dg.OpExecutionContext, config: Any) -> Iterator[Told | dg.Output[None]]:

@@ -75,7 +75,7 @@ def proving(
         shown = {"read again": dg.MetadataValue.table(rows)} if rows else {}
         return proof_metadata(verdict, proven=proof.proven, deep=proof.deep, **shown)
 
-    return Operation(VERIFY, description, ProofConfig, {"deep": False}, work, lane=VERIFY)
+    return Operation(VERIFY, description, ProofConfig, {"deep": False}, work, lane=VERIFY, only_looks=True)
 
 
 def _row(part: PartitionProof) -> dg.TableRecord:

@@ -59,6 +59,7 @@ def listing(pipeline: SinkPipeline) -> "Operation[Session, ListConfig]":
         ListConfig,
         {"limit": 20},
         work,
+        only_looks=True,
     )
 
 

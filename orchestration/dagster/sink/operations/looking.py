@@ -52,6 +52,7 @@ def verify(pipeline: SinkPipeline) -> "Operation[Session, VerifyConfig]":
         {"deep": False, "since": "7d"},
         work,
         lane=VERIFY,
+        only_looks=True,
     )
 
 
@@ -79,4 +80,5 @@ def positions(pipeline: SinkPipeline) -> "Operation[Session, dg.Config]":
         None,
         {},
         work,
+        only_looks=True,
     )

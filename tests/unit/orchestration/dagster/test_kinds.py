@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -107,3 +108,34 @@ def test_its_sensor_starts_the_run_that_moves_what_is_pending(file: Path) -> Non
         caught_up = sensor.evaluate_tick(context)
         assert not caught_up.run_requests
         assert caught_up.skip_message
+
+
+OF_EACH_KIND: dict[str, dict[str, Any]] = {
+    "sink": {"source": {"kafka": "main", "topics": ["t"]}, "catalog": "lake", "tables": [{"name": "a.b"}]},
+    "mirror": {"source": {"kafka": "main", "topics": ["t"]}, "target": {"kafka": "us"}},
+    "source": {
+        "source": {"files": {"path": "in", "format": "json_lines", "topic": "t"}},
+        "target": {"kafka": "main"},
+    },
+}
+LOOKS = {"verify", "positions", "dead_letters"}
+
+
+@pytest.mark.parametrize("kind", OF_EACH_KIND)
+def test_a_file_leaves_the_operators_jobs_out_of_dagster(kind: str, tmp_path: Path) -> None:
+    kafka = {"main": {"bootstrap.servers": "b:9092"}, "us": {"bootstrap.servers": "u:9092"}}
+    catalog = {"lake": {"type": "sql", "uri": "sqlite://", "warehouse": "w"}}
+    shared = {"deployment": "dev", "kafka": kafka, "catalog": catalog}
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(shared))
+
+    def jobs(**settings: Any) -> set[str]:
+        file = tmp_path / "p.yaml"
+        file.write_text(yaml.safe_dump({"name": "p", "kind": kind, **OF_EACH_KIND[kind], "dagster": settings}))
+        made = build_pipeline_defs(load_pipeline(file)).get_repository_def()
+        return {job.name.removeprefix("p_").removesuffix("_job") for job in made.get_all_jobs()}
+
+    whole, narrow = jobs(), jobs(operations=False)
+    by_hand = {"pause", "resume", "resolve", "replay", "replay_hours", "replay_dead_letters"}
+    assert whole - narrow == whole & by_hand
+    assert {"pause", "resume"} <= whole - narrow
+    assert narrow & LOOKS == whole & LOOKS
