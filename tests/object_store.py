@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,9 +30,13 @@ def _ports() -> dict[str, int]:
 
 @dataclass
 class ObjectStore:
-    """The store in `directory`; it keeps its ports and objects when started again."""
+    """The store in `directory`; it keeps its ports and objects when started again.
+
+    `others` are users beside the one who may do all, by their key, with what each may do.
+    """
 
     directory: Path
+    others: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     ports: dict[str, int] = field(default_factory=_ports)
     _server: subprocess.Popen[bytes] | None = None
 
@@ -42,21 +47,25 @@ class ObjectStore:
     @property
     def properties(self) -> dict[str, str]:
         """What pyiceberg needs to reach it."""
+        return self.properties_of(KEY)
+
+    def properties_of(self, user: str) -> dict[str, str]:
+        """The same for a user with this key."""
         return {
             "s3.endpoint": self.endpoint,
-            "s3.access-key-id": KEY,
+            "s3.access-key-id": user,
             "s3.secret-access-key": SECRET,
             "s3.region": "us-east-1",
         }
 
     def start(self) -> None:
         """Returns when the bucket is there, and every object that was in it can be read again."""
-        who = {
-            "name": "tests",
-            "credentials": [{"accessKey": KEY, "secretKey": SECRET}],
-            "actions": ["Admin", "Read", "Write"],
-        }
-        (self.directory / "s3.json").write_text(json.dumps({"identities": [who]}))
+        users = {KEY: ["Admin", "Read", "Write"], **self.others}
+        identities = [
+            {"name": key, "credentials": [{"accessKey": key, "secretKey": SECRET}], "actions": [*actions]}
+            for key, actions in users.items()
+        ]
+        (self.directory / "s3.json").write_text(json.dumps({"identities": identities}))
         flags = [f"-s3.config={self.directory / 's3.json'}", *(f"-{part}.port={self.ports[part]}" for part in PARTS)]
         with (self.directory / "weed.log").open("ab") as log:
             self._server = subprocess.Popen(

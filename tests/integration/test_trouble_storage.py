@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.catalogs import CATALOG_AWAY, DATABASE_LOCKED, STORAGE_FULL
+from calve.sink_core.error_codes.catalogs import CATALOG_AWAY, CATALOG_REFUSES, DATABASE_LOCKED, STORAGE_FULL
 from calve.sink_core.errors import EXIT_UNREACHABLE, UnknownOutcome
 from calve.sink_core.sink.verify.proof import verify
 from tests.codes import raises, says
@@ -108,9 +108,18 @@ def test_a_disk_that_is_full_ends_the_run_and_the_next_one_makes_it_good(flow: F
     proven(flow, ids=40)
 
 
+ACTIONS = ("Read", "Write", "List")
+"""Those of docs/security.md, as the store calls them: its Write is also that of deletes."""
+
+
+def without(lacking: str) -> str:
+    return f"without-{lacking}"
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Generator[ObjectStore]:
-    store = ObjectStore(tmp_path_factory.mktemp("weed"))
+    users = {without(lacking): [f"{a}:{BUCKET}" for a in ACTIONS if a != lacking] for lacking in ("", *ACTIONS)}
+    store = ObjectStore(tmp_path_factory.mktemp("weed"), others=users)
     store.start()
     yield store
     store.stop()
@@ -137,3 +146,21 @@ def test_an_object_store_that_goes_away_ends_the_run_and_the_next_one_makes_it_g
         rows = session.catalog.load_table(flow.table).scan().to_arrow()
         assert sorted(rows["id"].to_pylist()) == list(range(20))
         assert verify(session, deep=True).violations == ()
+
+
+@pytest.mark.parametrize("user", [*map(without, ACTIONS), "nobody"])
+def test_each_action_of_a_store_is_needed_and_no_other(
+    user: str, store: ObjectStore, tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
+) -> None:
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1))
+    place = {"warehouse": f"s3://{BUCKET}/{flow.name}"}
+    enough = flow.but(lake_properties={**store.properties_of(without("")), **place})
+    enough.produce(range(10))
+    enough.run()
+    enough.produce(range(10, 20))
+    with raises(CATALOG_REFUSES):
+        flow.but(lake_properties={**store.properties_of(user), **place}).run()
+    enough.run()
+    with enough.session() as session:
+        assert verify(session, deep=True).violations == ()
+        assert session.catalog.load_table(flow.table).scan().to_arrow().num_rows == 20

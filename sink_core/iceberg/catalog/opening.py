@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -57,6 +58,13 @@ _OPTIONAL_CLIENTS = ("botocore", "thrift", "google", "azure", "aiohttp")
 # What Nessie's REST interface answers when it is asked for its configuration.
 _IS_NESSIE = "nessie.is-nessie-catalog"
 _BY_TAG = "By its tag Calve knows what a table has"
+# What Arrow and the clients of AWS, Google and Azure call it, all by errors of input and output or of a client.
+_REFUSES = re.compile(
+    r"AWS Error (?:ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_SIGNATURE|SIGNATURE_DOES_NOT_MATCH|UNRECOGNIZED_CLIENT)"
+    r"|HTTP status 40[13]\b|\((?:AccessDenied|UnrecognizedClient|InvalidClientTokenId|InvalidSignature)\w*\)"
+    r"|PERMISSION_DENIED|Authorization(?:Failure|PermissionMismatch)"
+)
+
 _NO_TAGS_HINT = "take a catalog that keeps a table's snapshots and tags, as Iceberg's specification has them"
 _REFUSED_HINT = "check `credential`, `token` (REST), the access keys and what the catalog and its storage grant them"
 _FULL_HINT = "free or add space where the table's files lie, or raise its quota; then run again: nothing was lost"
@@ -166,7 +174,8 @@ def _classify(error: Exception, doing: str) -> CalveError | None:
         return ConfigError(
             message, hint="install what it names beside Calve, on Spark's executors too", code=NOT_INSTALLED
         )
-    if isinstance(error, _REFUSED):
+    from_client = isinstance(error, OSError) or _of_optional_client(error)
+    if isinstance(error, _REFUSED) or (from_client and _REFUSES.search(str(error))):
         return ConfigError(message, hint=_REFUSED_HINT, code=CATALOG_REFUSES)
     if isinstance(error, _bad_address()):
         return ConfigError(message, hint=_ADDRESS_HINT, code=CATALOG_SETTING)
@@ -188,7 +197,7 @@ def _classify(error: Exception, doing: str) -> CalveError | None:
         )
     if isinstance(error, _sql_errors("OperationalError")) and "database is locked" in str(error):
         return Unreachable(message, hint=_LOCKED_HINT, code=DATABASE_LOCKED)
-    if isinstance(error, (OSError, RESTError, *_sql_errors("SQLAlchemyError"))) or _of_optional_client(error):
+    if from_client or isinstance(error, (RESTError, *_sql_errors("SQLAlchemyError"))):
         return Unreachable(message, hint=_UNREACHABLE_HINT, code=CATALOG_AWAY)
     return None
 

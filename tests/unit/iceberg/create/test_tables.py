@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from botocore.exceptions import ClientError
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
@@ -14,7 +15,7 @@ from pyiceberg.types import LongType, NestedField
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.load import load
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.error_codes.catalogs import CATALOG_AWAY, CATALOG_SETTING
+from calve.sink_core.error_codes.catalogs import CATALOG_AWAY, CATALOG_REFUSES, CATALOG_SETTING
 from calve.sink_core.error_codes.code import ErrorCode
 from calve.sink_core.error_codes.files import UNSET_VARIABLE
 from calve.sink_core.error_codes.tables import (
@@ -245,6 +246,25 @@ def test_trouble_with_the_catalog_is_said_without_secrets(
         open_catalog(CatalogSettings("lake", properties, {}))
     assert "hidden" not in str(raised.value)
     assert raised.value.__suppress_context__ or raised.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OSError("AWS Error ACCESS_DENIED during HeadObject operation: No response body."), CATALOG_REFUSES),
+        (OSError("AWS Error UNKNOWN (HTTP status 403) during CreateMultipartUpload operation"), CATALOG_REFUSES),
+        (OSError("google::cloud::Status(PERMISSION_DENIED: no access)"), CATALOG_REFUSES),
+        (OSError("PUT failed: 403 AuthorizationPermissionMismatch"), CATALOG_REFUSES),
+        (PermissionError("denied"), CATALOG_REFUSES),
+        (ClientError({"Error": {"Code": "AccessDeniedException", "Message": "m"}}, "GetTable"), CATALOG_REFUSES),
+        (ClientError({"Error": {"Code": "ThrottlingException", "Message": "m"}}, "GetTable"), CATALOG_AWAY),
+        (OSError("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7"), CATALOG_AWAY),
+        (OSError("AWS Error UNKNOWN (HTTP status 503) during PutObject operation"), CATALOG_AWAY),
+    ],
+)
+def test_what_storage_refuses_is_told_from_storage_that_is_away(error: Exception, code: ErrorCode) -> None:
+    with raises(code), unreachable_as_ours("loading table a.b"):
+        raise error
 
 
 def test_what_tells_about_a_table_passes_through(catalog: SqlCatalog) -> None:
