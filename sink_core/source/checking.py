@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property, partial
 
 from calve.sink_core.config.source_pipeline import SourcePipeline
-from calve.sink_core.control.checking.acls import USE_TRANSACTIONS, Acl, lines, of_home
+from calve.sink_core.control.checking.acls import READ_WITH_GROUP, SHARED_GROUPS, USE_TRANSACTIONS, Acl, lines, of_home
 from calve.sink_core.control.checking.checklist import Check, Note
 from calve.sink_core.control.checking.cluster import TIMEOUT_S, ClusterChecks, count
 from calve.sink_core.kafka.compat import AclOperation, NewTopic
@@ -17,7 +17,13 @@ from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.state import SOURCE
 from calve.sink_core.source.systems import spec_of
 
-WRITE_TOPIC = (AclOperation.CREATE, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+WRITE_TOPIC = (
+    AclOperation.CREATE,
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+)
 READ_OFFSETS = (AclOperation.READ, AclOperation.DESCRIBE)
 USE_OFFSETS = (AclOperation.CREATE, AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE)
 
@@ -39,6 +45,7 @@ class SourceChecks:
             Check("source offsets", self.offsets, needs=("kafka",)),
             Check("control topic", control_topic, needs=("kafka",)),
             Check("source group", self._cluster.source_group, needs=("kafka",)),
+            Check("shared groups", self._cluster.shared_groups, needs=("kafka",)),
             Check("transactions", self._cluster.transactions, needs=("kafka",)),
             Check("offsets retention", self._cluster.offsets_retention, needs=("kafka",)),
             Check("pipeline", self.state, needs=("source", "control topic", "source group")),
@@ -131,5 +138,7 @@ def kafka_acls_lines(pipeline: SourcePipeline) -> list[str]:
         *([Acl("topic", origin, READ_OFFSETS)] if (origin := pipeline.config.offsets.migrate_from) else ()),
         *([Acl("transactional-id", pipeline.slot_id(0)[:-1], USE_TRANSACTIONS, prefixed=True)] if connect else ()),
         *of_home(pipeline.group, pipeline.control_topic),
+        # `verify --deep` reads what was sent.
+        Acl("group", SHARED_GROUPS, READ_WITH_GROUP, prefixed=True),
     )
     return lines(pipeline.kafka.properties, acls)

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.error_codes.kafka import NOT_GRANTED
 from calve.sink_core.error_codes.machine import DRILL
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED
 from tests import support
 from tests.codes import says
-from tests.guarded import OTHER_SECRET, PASSWORD, Guarded, GuardedBroker, login
+from tests.guarded import OTHER_SECRET, PASSWORD, Guarded, GuardedBroker, grant, let_in, login, taken_away
+from tests.launch import calve
 
 
 @pytest.fixture
@@ -71,3 +74,42 @@ def test_the_acls_that_are_printed_are_enough_and_each_is_needed(guarded: Guarde
             assert line in checked.stdout, "printed again, to be granted"
             says(checked.stdout, NOT_GRANTED)
     assert guarded.calve("check", file).returncode == 0
+
+
+def test_a_source_needs_each_acl_that_is_printed_and_no_other(
+    tmp_path: Path, guarded_broker: GuardedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CALVE_TEST_PASSWORD", PASSWORD)
+    user, topic = support.unique("source-user"), support.unique("sent")
+    let_in(guarded_broker.bootstrap, user)
+    admin = AdminClient({"bootstrap.servers": guarded_broker.bootstrap})
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.jsonl").write_text('{"id": 1}\n{broken\n')
+    kafka = {"main": {"bootstrap.servers": guarded_broker.address, **login(guarded_broker, user)}}
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump({"deployment": "test", "kafka": kafka}))
+    file = tmp_path / "source.yaml"
+    document = {
+        "name": support.unique("s").replace("-", "_"),
+        "kind": "source",
+        "source": {"files": {"path": str(tmp_path / "in" / "*.jsonl"), "format": "json_lines", "topic": topic}},
+        "target": {"kafka": "main"},
+        "dead_letters": {"topic": f"{topic}.dead"},
+    }
+    file.write_text(yaml.safe_dump(document))
+
+    said = calve("check", file, "--acls").stdout
+    lines = [line for line in said.splitlines() if line.startswith("kafka-acls ")]
+    says(calve("run", file).stderr, NOT_GRANTED)
+    grant(admin, *lines)
+    for command in ("check", "run", "status", "verify --deep", "maintain trim", "maintain keep-alive", "run"):
+        name, *options = command.split()
+        done = calve(name, file, *options)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    assert support.consume(guarded_broker.bootstrap, topic) == [b'{"id": 1}']
+    assert support.consume(guarded_broker.bootstrap, f"{topic}.dead") == [b"{broken"]
+    for line in lines:
+        with taken_away(admin, line):
+            checked = calve("check", file)
+            assert checked.returncode in (EXIT_STOPPED, EXIT_BAD_INPUT), line
+            assert line in checked.stdout, "printed again, to be granted"
+            says(checked.stdout, NOT_GRANTED)

@@ -160,7 +160,7 @@ def test_a_slot_of_another_plugin_is_not_touched(made: Make) -> None:
 def test_a_user_without_the_permission_is_told_so_without_its_password(made: Make) -> None:
     logged = made()
     role = f"{logged.name}_app"
-    logged.sql(f"CREATE ROLE {role} LOGIN PASSWORD 'pg-secret'", f"GRANT USAGE ON SCHEMA {logged.name} TO {role}")
+    logged.sql(f"CREATE ROLE {role} LOGIN PASSWORD 'pg-secret'")
     connections = yaml.safe_load((logged.directory / "connections.yaml").read_text())
     url = logged.server.url.replace("calve@", f"{role}:pg-secret@")
     connections["database"]["here"]["url"] = url
@@ -171,6 +171,9 @@ def test_a_user_without_the_permission_is_told_so_without_its_password(made: Mak
     assert "pg-secret" not in calve("config", logged.file).stdout
     says(calve("check", logged.file).stdout, DATABASE_RIGHTS, "REPLICATION")
     logged.sql(f"ALTER ROLE {role} REPLICATION")
+    [blocker] = logged.run().blockers
+    assert f"GRANT USAGE ON SCHEMA {logged.name} TO {role}" in blocker.hint
+    logged.sql(f"GRANT USAGE ON SCHEMA {logged.name} TO {role}")
     [blocker] = logged.run().blockers
     assert blocker.where == f"{logged.name}.items"
     assert f"GRANT SELECT ON {logged.name}.items TO {role}" in blocker.hint

@@ -61,6 +61,7 @@ def shop(broker: Broker, joe: str, tmp_path: Path) -> Shop:
 UNSEEN = [
     ("ALTER TABLE t ENABLE ROW LEVEL SECURITY", 'ALTER ROLE "joe" BYPASSRLS'),
     ("REVOKE SELECT ON t FROM joe", 'GRANT SELECT ON "public"."t" TO "joe"'),
+    ("REVOKE USAGE ON SCHEMA public FROM joe", 'GRANT USAGE ON SCHEMA "public" TO "joe"'),
     (
         "REVOKE SELECT ON t FROM joe; GRANT SELECT (id, at) ON t TO joe",
         'GRANT SELECT ("note") ON "public"."t" TO "joe"',
@@ -83,7 +84,7 @@ def test_a_table_that_the_user_does_not_see_is_refused_with_what_mends_it(
     way: dict[str, Any], statement: str, mends: str, server: Postgres, joe: str
 ) -> None:
     given(server.url, statement)
-    with Asking(joe, {**T, **way}) as asking, raises(DATABASE_RIGHTS, "public.t", "joe", mends) as raised:
+    with Asking(joe, {**T, **way}) as asking, raises(DATABASE_RIGHTS, "public", "joe", mends) as raised:
         asking.look()
     with Asking(joe, {**T, **way}) as asking, raises(DATABASE_RIGHTS, mends):
         asking.rows()
