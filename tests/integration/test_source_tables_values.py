@@ -146,6 +146,7 @@ COLUMN = KINDS.flatmap(lambda kind: st.tuples(st.just(kind), st.lists(values_of(
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(7200)
 def test_many_values_are_what_postgresql_writes(both: Both) -> None:
     columns = list[tuple[Kind, list[str | None]]]()
 

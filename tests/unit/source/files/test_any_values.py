@@ -173,6 +173,7 @@ def test_rows_of_parquet_have_all_that_was_written(table: tuple[pa.Table, bool])
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(7200)
 def test_many_values_of_lines_and_of_parquet_are_what_was_written() -> None:
     assert compare_many(compare_lines, LINES) >= MANY
     assert compare_many(lambda written: compare_table(*written), tables()) >= MANY
