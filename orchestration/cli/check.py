@@ -74,16 +74,18 @@ def check(
     raise typer.Exit(exit_code(outcomes))
 
 
-def engine_check(pipeline: Pipeline, probe: Callable[[], Probe], *, spark: bool) -> Check:
-    """The engine that a run would have; with `spark` Spark is started, and its executors asked by `probe`, which asks
-    more.
+def last_checks(pipeline: Pipeline, probe: Callable[[], Probe], *, spark: bool) -> tuple[Check, Check]:
+    """What is encrypted, and the engine that a run would have.
+
+    With `spark` Spark is started, and its executors asked by `probe`, which asks more.
     """
     from calve.sink_core.control.checking.checklist import Check
+    from calve.sink_core.control.checking.encryption import encryption
 
-    settings = pipeline.spark
+    encrypted = Check("encryption", lambda: encryption(pipeline))
     if spark:
-        return Check("spark", lambda: _ask_spark(settings, probe()))
-    return Check("engine", lambda: engine_text(pipeline))
+        return encrypted, Check("spark", lambda: _ask_spark(pipeline.spark, probe()))
+    return encrypted, Check("engine", lambda: engine_text(pipeline))
 
 
 def engine_text(pipeline: Pipeline) -> str:

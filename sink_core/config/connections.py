@@ -160,7 +160,7 @@ class DatabaseConnection(Model):
     """What SQLAlchemy calls the kind of database, and with `+` its driver: `postgresql`, `mysql+pymysql`."""
 
     options: dict[str, Text] = Field(default={})
-    """Parameters of the driver, such as `{sslmode: require}`."""
+    """Parameters of the driver, such as `{sslmode: verify-full}`."""
 
     url: Text | None = Field(default=None, min_length=1)
     """In place of all these the address as SQLAlchemy takes it: `sqlite:////data/shop.db`, or

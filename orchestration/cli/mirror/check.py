@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from calve.orchestration.cli.check import Checkup, engine_check
+from calve.orchestration.cli.check import Checkup, last_checks
 
 if TYPE_CHECKING:
     from calve.sink_core.config.mirror_pipeline import MirrorPipeline
@@ -30,5 +30,5 @@ def _outcomes(pipeline: MirrorPipeline, before: Callable[[Check], None], *, spar
         f"kafka {config.source_alias}": dict(pipeline.source.properties),
         f"kafka {config.target_alias}": dict(pipeline.kafka.properties),
     }
-    engine = engine_check(pipeline, lambda: Probe(settings), spark=spark)
-    yield from answers([*MirrorChecks(pipeline).checks(), engine], before=before)
+    last = last_checks(pipeline, lambda: Probe(settings), spark=spark)
+    yield from answers([*MirrorChecks(pipeline).checks(), *last], before=before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from calve.orchestration.cli.check import Checkup, engine_check
+from calve.orchestration.cli.check import Checkup, last_checks
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.checking.checklist import Check, Outcome, answers
 from calve.sink_core.control.checking.kernels import reading_check
@@ -26,8 +26,8 @@ def _outcomes(pipeline: SinkPipeline, before: Callable[[Check], None], *, spark:
     kafka = KafkaChecks(pipeline)
     with TableChecks(pipeline, kafka.sample_values) as tables:
         registry = registry_checks(pipeline, kafka.sample_values)
-        engine = engine_check(pipeline, partial(probe_of, pipeline), spark=spark)
+        last = last_checks(pipeline, partial(probe_of, pipeline), spark=spark)
         needs = ("kafka", "topics", "control topic", "source group", "catalog")
         state = Check("pipeline", lambda: pipeline_state(pipeline), needs=needs)
-        checks = [*kafka.checks(), *registry, *tables.checks(), state, reading_check(), engine]
+        checks = [*kafka.checks(), *registry, *tables.checks(), state, reading_check(), *last]
         yield from answers(checks, before=before)

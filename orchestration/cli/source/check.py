@@ -7,7 +7,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from calve.orchestration.cli.check import Checkup, engine_check
+from calve.orchestration.cli.check import Checkup, last_checks
 
 if TYPE_CHECKING:
     from calve.sink_core.config.source_pipeline import SourcePipeline
@@ -27,6 +27,6 @@ def _outcomes(pipeline: SourcePipeline, before: Callable[[Check], None], *, spar
     from calve.sink_core.source.checking import SourceChecks
 
     settings = {f"kafka {pipeline.kafka.name}": dict(pipeline.kafka.properties)}
-    engine = engine_check(pipeline, lambda: Probe(settings), spark=spark)
+    last = last_checks(pipeline, lambda: Probe(settings), spark=spark)
     with closing(SourceChecks(pipeline)) as source:
-        yield from answers([*source.checks(), engine], before=before)
+        yield from answers([*source.checks(), *last], before=before)
