@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from calve import BadRow, FlatMap, Limits, Record, Rows, Support, Topic, Waiting, Work
+from calve import BadRow, Blocker, FlatMap, Limits, Record, Rows, Support, Topic, Waiting, Work
 
 Stored = Mapping[FlatMap, FlatMap]
 Update = Mapping[FlatMap, FlatMap | None]
@@ -72,3 +72,18 @@ class Lines:
 
 def _line(offset: FlatMap | None) -> int:
     return int(str(offset["line"])) if offset is not None else 0
+
+
+class TornLines(Lines):
+    """The same, each file into a topic of its name. One in which a line is torn is told, and all others are read."""
+
+    def topics(self) -> Sequence[Topic]:
+        return [Topic(f"{self._topic}.{file.stem}", 1) for file in sorted(self._folder.glob("*.txt"))]
+
+    def read(self, work: Work) -> Iterator[Rows | Blocker]:
+        name = str(work.partition["file"])
+        if any(line.endswith("\\") for line in self._lines(name)):
+            yield Blocker(name, "a line of it is torn", "end the line")
+            return
+        lines = self._lines(name)[_line(work.start) : _line(work.bound)]
+        yield Rows(work.bound, [Record(f"{self._topic}.{name[:-4]}", None, line.encode()) for line in lines])

@@ -62,9 +62,11 @@ class Made:
         return {(m.key() or b"").decode(): json.loads(m.value() or b"null") for m in found}
 
 
-def lines_of(broker: Broker, directory: Path, *, partitions: int = 1, dead: bool = False, **more: Any) -> Made:
-    """A pipeline of `tests.lines_source` from a folder to a topic of its own, with dead letters or without; `more` are
-    keys of its file.
+def lines_of(
+    broker: Broker, directory: Path, *, partitions: int = 1, dead: bool = False, of: str = "Lines", **more: Any
+) -> Made:
+    """A pipeline of the class `of` in `tests.lines_source` from a folder to a topic of its own, with dead letters or
+    without; `more` are keys of its file.
     """
     topic = support.unique("lines")
     (folder := directory / "in").mkdir()
@@ -72,7 +74,7 @@ def lines_of(broker: Broker, directory: Path, *, partitions: int = 1, dead: bool
     config = {
         "name": topic.replace("-", "_"),
         "kind": "source",
-        "source": {"type": "tests.lines_source:Lines", "options": options},
+        "source": {"type": f"tests.lines_source:{of}", "options": options},
         "target": {"kafka": "here"},
         **({"dead_letters": {"topic": f"{topic}.dead"}} if dead else {}),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.errors import EXIT_STOPPED
 from calve.sink_core.mirror.verify import MirrorProof, verify
 from tests import mirrors, support
 from tests.integration.test_mirror_answers import delete_records
+from tests.launch import calve
 from tests.mirrors import Mirror
 from tests.support import Produce, TopicFactory
 
@@ -42,6 +45,13 @@ def faults(proof: MirrorProof) -> list[str]:
 def test_everything_is_proven_on_both_clusters(copied: tuple[Mirror, str]) -> None:
     proof = copied[0].proof()
     assert (proof.proven, counts(proof)) == (True, [(15, 15, 15, 0), (3, 3, 3, 0)])
+
+
+def test_a_mirror_that_has_not_run_has_nothing_to_prove(broker: Broker, other_broker: Broker, tmp_path: Path) -> None:
+    made = mirrors.mirror(broker, other_broker, tmp_path, ["no-such-topic"])
+    for more in ((), ("--deep",)):
+        said = calve("verify", made.file, "--json", *more)
+        assert (said.returncode, json.loads(said.stdout)["verdict"]) == (EXIT_STOPPED, "nothing-to-prove")
 
 
 def test_the_target_alone_is_proven_once_the_source_has_expired(copied: tuple[Mirror, str]) -> None:

@@ -16,6 +16,7 @@ from calve.sink_core.config.reading import RegistrySettings
 from calve.sink_core.error_codes.records import REGISTRY_DOWN
 from calve.sink_core.records.decode.registry import ById, Registry
 from calve.sink_core.records.protobuf.schema import Messages, proto_file
+from calve.sink_core.sink.status import status
 from calve.sink_core.sink.verify.proof import verify
 from tests.codes import raises
 from tests.pipelines import Flow
@@ -128,6 +129,25 @@ def test_messages_become_rows_of_a_table_made_from_their_protobuf_schema(
     [(_, unknown), (_, cut)] = errors(flow)
     assert (str(number) in unknown, "[1]" in unknown) == (True, True)
     assert (str(number) in cut, "shop.Trip" in cut) == (True, True)
+    proven(flow)
+
+
+def test_of_a_later_schema_all_fields_become_columns_but_one_that_none_can_hold_and_it_is_counted(
+    flow: Flow, registry: SchemaRegistry
+) -> None:
+    flow = reading(flow, "protobuf", registry.url)
+    flow = flow.but(extra={**flow.extra, "table_defaults": {"evolve": ["add_column"]}})
+    for more, value in (("", b"\x08\1"), ("repeated M kids = 2; string s = 3;", b"\x08\2\x12\2\x08\7\x1a\1x")):
+        text = f'syntax = "proto3"; message M {{ int64 id = 1; {more} }}'
+        number = registry.register_text(f"{flow.topic}-value", "PROTOBUF", text)
+        produce(flow.bootstrap, flow.topic, [framed(number, b"\0" + value)])
+        report = flow.run()
+    [batch] = report.batches
+    assert batch.dropped == {flow.table: {"kids": 1}}
+    assert sorted((row["id"], row["s"]) for row in flow.rows(flow.table)) == [(1, None), (2, "x")]
+    with flow.session() as session:
+        [table] = [each for each in status(session).tables if each.table == flow.table]
+    assert table.dropped == {"kids": 1}
     proven(flow)
 
 

@@ -265,6 +265,18 @@ def test_a_quote_that_is_not_closed_is_told_wherever_people_look(made: Grown) ->
     shown = json.loads(calve("status", made.file, "--json").stdout)
     assert [each["where"] for each in shown["blockers"]] == ["a.csv"]
     names(shown["waiting"], 1, "c.json")
+    proof = json.loads(calve("verify", made.file, "--json").stdout)
+    assert "a.csv" in {each["subject"] for each in proof["not_checked"]}
+
+
+def test_a_file_whose_name_is_no_utf_8_is_told_and_others_are_read(made: Grown) -> None:
+    Path(os.fsdecode(os.fsencode(made.folder) + b"/caf\xe9.jsonl")).write_text(lines(1))
+    made.grow("b.jsonl", lines(2))
+    report = made.run()
+    assert [value["n"] for _, value in made.records()] == [2]
+    assert ([blocker.where for blocker in report.blockers], report.ended != "caught up") == ([r"caf\xe9.jsonl"], True)
+    for command in ("status", "check"):
+        assert r"caf\xe9.jsonl" in calve(command, made.file).stdout
 
 
 def test_a_file_that_is_damaged_within_is_told_by_the_run_and_others_are_read(made: Grown) -> None:

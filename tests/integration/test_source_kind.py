@@ -55,6 +55,17 @@ def test_each_line_is_there_once_and_the_offsets_in_connects_form(made: Made) ->
     assert Counter(made.values())["b2"] == 1
 
 
+def test_a_file_that_its_class_can_not_read_on_stands_alone(broker: Broker, tmp_path: Path) -> None:
+    made = lines_of(broker, tmp_path, of="TornLines")
+    made.write("a", "a0", "torn\\")
+    made.write("b", "b0", "b1")
+    report = made.run()
+    assert ([blocker.where for blocker in report.blockers], report.ended != "caught up") == (["a.txt"], True)
+    assert (made.values(f"{made.topic}.b"), made.values(f"{made.topic}.a")) == (["b0", "b1"], [])
+    (made.folder / "a.txt").write_text("a0\nmended\n")
+    assert (made.run().ended, made.values(f"{made.topic}.a")) == ("caught up", ["a0", "mended"])
+
+
 POINTS = (
     "topics.after-create",
     "generation.after-record",

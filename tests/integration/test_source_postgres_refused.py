@@ -63,6 +63,8 @@ def test_a_slot_that_was_dropped_stops_until_all_is_read_anew(made: Make) -> Non
     assert logged.told("items") == [(1, "r")]
     [listed] = json.loads(calve("status", logged.file, "--json").stdout)["findings"]
     assert listed.startswith("replication-slot-gone: ")
+    checked = calve("check", logged.file)
+    assert (checked.returncode, "replication-slot-gone" in checked.stdout) == (EXIT_STOPPED, True)
     # As the hint says.
     assert calve("pause", logged.file, "--wait").returncode == EXIT_DONE
     assert calve("positions", "reset", logged.file, "--yes").returncode == EXIT_DONE

@@ -88,6 +88,22 @@ def test_a_row_has_one_key_from_its_snapshot_and_from_the_log(create: Create) ->
         assert [list(key.items()) for key in keys(logged, table)] == [[("b", 2), ("a", 1)]] * 4
 
 
+def test_rows_of_a_partition_with_columns_in_another_order_have_the_key_of_all(create: Create) -> None:
+    logged = create(
+        "CREATE TABLE parts (a int, b int, v text, PRIMARY KEY (b, a)) PARTITION BY RANGE (a)",
+        "CREATE TABLE early (v text, b int NOT NULL, a int NOT NULL)",
+        "CREATE TABLE late PARTITION OF parts FOR VALUES FROM (10) TO (20)",
+        "INSERT INTO early VALUES ('a', 2, 1)",
+        "ALTER TABLE parts ATTACH PARTITION early FOR VALUES FROM (0) TO (10)",
+    )
+    logged.sql("INSERT INTO parts VALUES (10, 2, 'a')")
+    logged.run()
+    logged.sql("UPDATE parts SET v = 'b'", "DELETE FROM parts")
+    logged.run()
+    for table, a in (("early", 1), ("late", 10)):
+        assert [list(key.items()) for key in keys(logged, table)] == [[("b", 2), ("a", a)]] * 4
+
+
 def test_a_key_that_was_replaced_is_the_one_of_its_time(create: Create) -> None:
     logged = create("CREATE TABLE items (id int, code int, what text, PRIMARY KEY (code, id))")
     logged.sql("INSERT INTO items VALUES (1, 10, 'a')")

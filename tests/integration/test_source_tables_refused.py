@@ -169,6 +169,16 @@ def test_rows_that_no_run_will_read_are_counted(server: Postgres) -> None:
         assert [row["id"] for row in asking.rows()] == [6, 1, 2, 3]
 
 
+def test_a_run_that_leaves_rows_says_so_wherever_people_look(shop: Shop, server: Postgres) -> None:
+    given(server.url, "INSERT INTO t VALUES (4, 'x', NULL), (5, 'x', 'infinity')")
+    file = shop.file({**T, "by": "timestamp", "column": "at", "settle": "1s"}, GOOD, exactly_once="requested")
+    done = json.loads(calve("run", file, "--json").stdout)
+    assert (len(shop.records("public.t")), len(shop.records("public.good"))) == (3, 3)
+    assert ([each["where"] for each in done["blockers"]], done["ended"] != "caught up") == (["public.t"], True)
+    assert [b["where"] for b in json.loads(calve("status", file, "--json").stdout)["blockers"]] == ["public.t"]
+    names(calve("check", file).stdout, "public.t", 2, "at")
+
+
 def test_a_key_has_the_order_of_the_index_that_the_log_goes_by(server: Postgres) -> None:
     given(
         server.url,
