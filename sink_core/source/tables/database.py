@@ -171,7 +171,8 @@ def _engine(url: str, shown: str) -> sa.Engine:
         hint = "write postgresql://user:${ENV:PASSWORD}@host:5432/shop, or another database's"
         raise ConfigError(message, hint=hint, code=NO_DATABASE) from error
     if prepare := _PREPARE.get(engine.dialect.name):
-        event.listen(engine, "connect", lambda connection, _record: prepare(connection))
+        # Before SQLAlchemy asks by it what server that is.
+        event.listen(engine, "connect", lambda connection, _record: prepare(connection), insert=True)
     return engine
 
 
