@@ -23,40 +23,14 @@ No message holds a secret, whatever a library has said of it: what was resolved 
 
 from __future__ import annotations
 
-import re
-from urllib.parse import quote
-
 from calve.sink_core.error_codes import general
 from calve.sink_core.error_codes.code import ErrorCode
+from calve.sink_core.hidden import without_secrets
 
 EXIT_DONE = 0
 EXIT_STOPPED = 1
 EXIT_BAD_INPUT = 2
 EXIT_UNREACHABLE = 3
-
-
-HIDDEN = "***"
-
-_LEAST_SECRET = 3
-"""Shorter ones would take half of the words out of every message, and are none."""
-
-_secrets: dict[str, re.Pattern[str]] = {}
-
-
-def keep_secret(*values: str) -> None:
-    """Have no message of this process hold these values as words of their own, nor as an address has them."""
-    for value in (*values, *(quote(value, safe="") for value in values)):
-        if len(value) >= _LEAST_SECRET and value not in _secrets:
-            _secrets[value] = re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")
-
-
-def without_secrets(text: str) -> str:
-    """`text` without the values that are to be kept secret."""
-    # A value may be the beginning of another.
-    for value in sorted(_secrets, key=len, reverse=True):
-        if value in text:
-            text = _secrets[value].sub(HIDDEN, text)
-    return text
 
 
 class CalveError(Exception):
@@ -71,8 +45,8 @@ class CalveError(Exception):
 
     def __init__(self, message: str, *, hint: str = "", code: ErrorCode | None = None) -> None:
         self.message = without_secrets(message)
-        super().__init__(self.message, hint)
-        self.hint = hint
+        self.hint = without_secrets(hint)
+        super().__init__(self.message, self.hint)
         if code is not None:
             self.kind = code
 
@@ -151,9 +125,7 @@ class FindingError(TerminalError):
     ) -> None:
         super().__init__(f"{finding}: {subject}: stored {stored}, found {found}", hint=hint, code=code)
         self.finding = finding
-        self.subject = subject
-        self.stored = stored
-        self.found = found
+        self.subject, self.stored, self.found = map(without_secrets, (subject, stored, found))
         self.choices = choices
 
 

@@ -17,7 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local import broker as embedded
-from calve.sink_core import errors
+from calve.sink_core import hidden
 from tests import support
 from tests.kinds import KINDS, Moved, of_kind
 from tests.support import is_worker, shared_directory
@@ -95,7 +95,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.fixture(autouse=True)
 def no_secrets_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process never shows what it was told to keep secret; of tests many share one."""
-    monkeypatch.setattr(errors, "_secrets", dict[str, object]())
+    monkeypatch.setattr(hidden, "_kept", dict[str, object]())
 
 
 @pytest.fixture(scope="module", autouse=True)

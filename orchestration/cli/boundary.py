@@ -20,12 +20,13 @@ from calve.sink_core.config.error_text import describe
 from calve.sink_core.config.references import redact_text
 from calve.sink_core.error_codes.general import UNEXPECTED
 from calve.sink_core.errors import CalveError, TerminalError
+from calve.sink_core.hidden import hushing
 
 INTERRUPTED = 130
 """128 + SIGINT, as shells report it."""
 
 DEBUG = "CALVE_DEBUG"
-"""Set, an error that nobody expected is raised as it is."""
+"""Set, an error that nobody expected is raised, without secrets."""
 
 _PY4J_SAYS = "KeyboardInterrupt while sending command"
 
@@ -40,7 +41,8 @@ def command(app: typer.Typer, name: str) -> Callable[[Callable[P, None]], Callab
         def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
             _quiet_libraries()
             try:
-                body(*args, **kwargs)
+                with hushing():
+                    body(*args, **kwargs)
             except CalveError as error:
                 say_error(error, as_json=_wants_json(kwargs))
                 raise typer.Exit(error.exit_code) from None

@@ -20,6 +20,7 @@ from rich.table import Table
 from calve.sink_core.error_codes.files import NOBODY_TO_ASK
 from calve.sink_core.errors import CalveError, ConfigError, FindingError
 from calve.sink_core.finding import NOTHING, PROVEN, VIOLATED
+from calve.sink_core.hidden import plain_without_secrets, without_secrets
 from calve.sink_core.timing import LONG_STEP
 
 if TYPE_CHECKING:
@@ -36,12 +37,14 @@ FIRST_S, EVERY_S = 10.0, 30.0
 
 def say(text: str = "", *, style: str | None = None) -> None:
     """A line on stdout; coloured on a terminal only."""
-    STDOUT.print(text, style=style)
+    STDOUT.print(without_secrets(text), style=style)
 
 
 def say_json(value: object) -> None:
     """A JSON document on stdout: dataclasses as objects, what JSON doesn't have as text."""
-    typer.echo(json.dumps(_plain(value), default=_as_json, indent=2, ensure_ascii=False))
+    # Whatever JSON has no form for is a text by now, in which a value may stand.
+    plain = json.loads(json.dumps(_plain(value), default=_as_json))
+    typer.echo(json.dumps(plain_without_secrets(plain), indent=2, ensure_ascii=False))
 
 
 def ending_document(report: Ending) -> dict[str, object]:
@@ -55,6 +58,7 @@ def ending_document(report: Ending) -> dict[str, object]:
 
 def say_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """A table on a terminal; elsewhere a line per row, the columns' names first, separated by tabs."""
+    rows = [[without_secrets(cell) for cell in row] for row in rows]
     if not STDOUT.is_terminal:
         for row in [columns, *rows]:
             typer.echo("\t".join(row))
@@ -77,7 +81,7 @@ def say_error(error: CalveError, *, as_json: bool) -> None:
     if as_json:
         say_json(error_document(error))
     else:
-        STDERR.print(str(error), style="red" if STDERR.is_terminal else None)
+        STDERR.print(without_secrets(str(error)), style="red" if STDERR.is_terminal else None)
 
 
 def error_document(error: CalveError) -> dict[str, Any]:

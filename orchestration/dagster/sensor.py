@@ -23,6 +23,7 @@ from calve.orchestration.dagster.common.trigger import Decision, LastRuns, Memor
 from calve.orchestration.dagster.common.verdicts import Verdict
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import CalveError
+from calve.sink_core.hidden import hushing
 
 INTERVAL_S = 1
 """Dagster looks every 5 s which sensors are due. A tick that had to wait for a thread begins late in its round; with an
@@ -69,6 +70,7 @@ def lag_sensor(pipeline: Pipeline, parts: Parts) -> dg.SensorDefinition:
         description=f"Starts a run of pipeline {pipeline.name} when records are pending in {parts.reads}. "
         "Dagster's daemon evaluates it every 5 s.",
     )
+    @hushing()
     def lag(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if warmed := keep_warm(pipeline):
             context.log.info(warmed)
@@ -120,6 +122,7 @@ def watch_sensor(pipeline: Pipeline, parts: Parts) -> dg.SensorDefinition:
         description=f"Looks after pipeline {pipeline.name}, whether runs of it start or not: judges its objectives and "
         "ends runs that have died.",
     )
+    @hushing()
     def watch(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         now_s = time.time()
         before = _without_the_dead(context, pipeline, now_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from calve.sink_core.config.references import redact_text
+from calve.sink_core.hidden import without_secrets
 
 _CHARACTERS = 300
 
@@ -21,11 +22,13 @@ def first_line(error: Exception) -> str:
 
 
 def _words(error: Any) -> str:
-    """Of SQLAlchemy's the driver's words, which quote no SQL; of py4j's the Java exception's, without class names."""
+    """Of SQLAlchemy's the driver's words, which quote no SQL; of py4j's the Java exception's, without class names. No
+    secrets: in a part of the words a part of one would not be known as such.
+    """
     if type(error).__module__.startswith("sqlalchemy."):
-        return str(getattr(error, "orig", None) or "")
+        return without_secrets(str(getattr(error, "orig", None) or ""))
     java = getattr(error, "java_exception", None)
-    return str(error) if java is None else str(java.getMessage() or java)
+    return without_secrets(str(error) if java is None else str(java.getMessage() or java))
 
 
 def _shown(words: str) -> str:

@@ -1,7 +1,8 @@
 """`${ENV:NAME}`: secrets and host-specific values stay in the environment until a connection is opened.
 
 `resolve` is the only reader of the environment; its result goes to the library that opens the connection and nowhere
-else. What it resolves to a secret no message holds any more. `redact` is for everything that is shown.
+else. It has each value kept secret (`hidden.py`), but for those of keys and places that tell where something is, who
+asks, or a number. `redact` is for everything that is shown.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 from urllib.parse import unquote
 
-from calve.sink_core.config.urls import REFERENCE, for_place
-from calve.sink_core.error_codes.files import NO_VALUE, UNSET_VARIABLE
-from calve.sink_core.errors import HIDDEN, ConfigError, keep_secret, without_secrets
+from calve.sink_core.config.urls import REFERENCE, for_place, is_address
+from calve.sink_core.error_codes.files import ENDS_BLANK, NO_VALUE, UNSET_VARIABLE
+from calve.sink_core.errors import ConfigError
+from calve.sink_core.hidden import HIDDEN, keep_secret, without_secrets
 
 FORM = "${ENV:NAME}"
 
@@ -26,6 +28,18 @@ _HIDDEN_WORDS = (
 )
 _HIDDEN_KEY = re.compile(_HIDDEN_WORDS, re.IGNORECASE)
 _HIDDEN_PARAMETER = re.compile(rf"([\w.-]*(?:{_HIDDEN_WORDS})[\w.-]*=)([^&;,\s]+)", re.IGNORECASE)
+# The ends of such names, whatever the variable.
+_ALSO_HIDDEN = re.compile(r"(?:^|[._-])(?:sig|sas|pwd|pass|pat|cookie)$", re.IGNORECASE)
+_PUBLIC_KEY = re.compile(
+    r"(?:^|[._-])(?:servers|hosts?|ports?|user(?:name|_name)?|database|schema|catalog|warehouse|region|endpoint|ur[il]"
+    r"|address|paths?|location|files?|folder|dir|bucket|prefix|name|id|master|remote|warm|protocol|mechanisms?|type|impl"
+    r"|scopes?|memory)$",
+    re.IGNORECASE,
+)
+_PUBLIC_VALUE = re.compile(r"true|false|[+-]?\d{1,7}(?:\.\d+)?\w?", re.IGNORECASE)
+_LEAST_OF_ANY = 4
+_PEM = re.compile(r"\s*-----BEGIN ")
+_TOKEN = re.compile(r"(?<=\bhttp://)[^:/@\s]+(?=@)|(?<=\bhttps://)[^:/@\s]+(?=@)")
 # As SQLAlchemy reads it: a password ends at "@" and may hold "/"; what else stands before a later "@" goes as well.
 _PASSWORD = re.compile(r"(://[^:/@\s]*:)([^@\s]*(?:@[^@/?#\s]*(?=@))*)(?=@)")
 # Where all of the text is an address, it may hold anything: what stands before the last "@" goes.
@@ -56,15 +70,15 @@ def resolve(properties: Mapping[str, object]) -> dict[str, Any]:
     """`properties` with every `${ENV:NAME}` replaced, in nested mappings and lists too; in an address
     by what is encoded for its place (`urls.for_place`).
 
-    Raises ConfigError naming key and variable if one is unset or empty, and naming the key of a null value. Call it in
-    the process that opens the connection; on Spark that is each executor.
+    Raises ConfigError naming key and variable if one is unset, empty or ends in white space, and naming the key of a
+    null value. Call it in the process that opens the connection; on Spark that is each executor.
     """
     return {key: _walk(key, value, _from_environment) for key, value in properties.items()}
 
 
 def names_a_secret(name: str) -> bool:
     """Whether what has this name is not to be shown."""
-    return _HIDDEN_KEY.search(name) is not None
+    return (_HIDDEN_KEY.search(name) or _ALSO_HIDDEN.search(name)) is not None
 
 
 def redact(properties: Mapping[str, object]) -> dict[str, Any]:
@@ -101,8 +115,21 @@ def _from_environment(key: str, value: object) -> object:
         raise ConfigError(f"{key}: {fault}", hint=f"write {FORM}", code=NO_VALUE)
     text = REFERENCE.sub(lambda match: for_place(value, match.start(), _variable(key, match[1])), value)
     within = [match[2] for pattern in (_WHOLE, _PASSWORD, _HIDDEN_PARAMETER) for match in pattern.finditer(text)]
+    within += _TOKEN.findall(text)
     keep_secret(*within, *map(unquote, within), *([text] if names_a_secret(key) else ()))
+    for match in REFERENCE.finditer(value):
+        if not _is_public(key, match[1], value, os.environ[match[1]]):
+            keep_secret(os.environ[match[1]])
     return text
+
+
+def _is_public(key: str, variable: str, written: str, value: str) -> bool:
+    """Whether the value of a variable may be shown: of a secret's name it may not, wherever it stands."""
+    if names_a_secret(variable) or names_a_secret(key):
+        return False
+    if len(value) < _LEAST_OF_ANY or _PUBLIC_VALUE.fullmatch(value):
+        return True
+    return _PUBLIC_KEY.search(key) is not None or is_address(written)
 
 
 def _variable(key: str, name: str) -> str:
@@ -114,13 +141,20 @@ def _variable(key: str, name: str) -> str:
             hint=f"set {name} where this process starts; Spark executors need it too",
             code=UNSET_VARIABLE,
         )
+    # A file in PEM ends in a line break.
+    if value[-1].isspace() and not _PEM.match(value):
+        raise ConfigError(
+            f"{key}: environment variable {name} ends in white space",
+            hint=f"set {name} without its last line break or blank: printf %s, or $(cat FILE), leaves it out",
+            code=ENDS_BLANK,
+        )
     return value
 
 
 def _shown(key: str, value: object) -> object:
     if value is None or isinstance(value, bool):
         return value
-    if _HIDDEN_KEY.search(key):
+    if names_a_secret(key):
         references = REFERENCE.finditer(value) if isinstance(value, str) else ()
         return " ".join(match[0] for match in references) or HIDDEN
     if isinstance(value, str):

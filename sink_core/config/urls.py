@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote, unquote
 
-from calve.sink_core.errors import keep_secret
+from calve.sink_core.hidden import keep_secret
 
 REFERENCE = re.compile(r"\$\{ENV:([A-Za-z_][A-Za-z0-9_]*)\}")
 """What stands for a value of the environment."""
@@ -24,7 +24,8 @@ _UNFIT = re.compile(r"%(?![0-9A-Fa-f]{2})|[^A-Za-z0-9._~!$&'()*+,;=%-]")
 def for_place(text: str, at: int, value: str) -> str:
     """`value`, which takes the place of the reference that begins at `at` of `text`, as it has to be written there.
 
-    That is encoded in user, password and parameters. An address as a whole, a host and a path are taken as they are.
+    That is encoded in user, password and parameters, and kept secret if it is no user's name. An address as a whole, a
+    host and a path are taken as they are.
     """
     start = text.find(_AFTER_SCHEME) + len(_AFTER_SCHEME)
     if not len(_AFTER_SCHEME) <= start <= at:
@@ -33,9 +34,19 @@ def for_place(text: str, at: int, value: str) -> str:
     host_end = start + len(re.split(r"[/?#;]", masked[start:], maxsplit=1)[0])
     info_end = masked.rfind("@", start, host_end)
     if at < info_end:
+        if ":" in masked[start:at]:
+            keep_secret(value)
         # `user:password` may be one reference.
         return quote(value, safe="" if ":" in masked[start:info_end] else ":")
-    return quote(value, safe="") if at > host_end and re.search(r"[?;]", masked[host_end:at]) else value
+    if at > host_end and re.search(r"[?;]", masked[host_end:at]):
+        keep_secret(value)
+        return quote(value, safe="")
+    return value
+
+
+def is_address(text: str) -> bool:
+    """Whether a text, which may have references, is one: what of it is a secret its place says (`for_place`)."""
+    return _AFTER_SCHEME in text
 
 
 def encoded(address: str) -> str:

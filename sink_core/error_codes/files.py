@@ -215,3 +215,9 @@ START_MIRROR = ErrorCode(
     "There is no such mirror on the source cluster, or it is still at work.",
     "Name the mirror that writes into the topics, and pause it first.",
 )
+ENDS_BLANK = ErrorCode(
+    "CLV-1131",
+    "An environment variable ends in white space",
+    "The value of a `${ENV:NAME}` ends in a line break or a blank, as what is read from a file does. No password does.",
+    "Set it without. `$(cat FILE)` leaves the line break out, `printf %s` adds none.",
+)

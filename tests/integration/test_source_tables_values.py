@@ -62,6 +62,7 @@ class Both:
         with closing(psycopg2.connect(self.server.dsn)) as connection, connection.cursor() as cursor:
             for name, value in SESSION.items():
                 cursor.execute(f"SET {name} = {value}")
+            cursor.execute("SET search_path = public")
             for statement in (statement for made, _ in types for statement in made):
                 cursor.execute(statement)
             cursor.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, {defined})")
@@ -69,7 +70,8 @@ class Both:
             for number, row in enumerate(rows):
                 cursor.execute(f"INSERT INTO {table} VALUES ({number}, {placed})", row)
             connection.commit()
-            cursor.copy_expert(f"COPY (SELECT * FROM {table} ORDER BY id) TO STDOUT", copied := io.StringIO())
+            cursor.execute(f"SET search_path = {SESSION['search_path']}")
+            cursor.copy_expert(f"COPY (SELECT * FROM public.{table} ORDER BY id) TO STDOUT", copied := io.StringIO())
         texts = [[_copied(cell) for cell in line.split("\t")] for line in copied.getvalue().split("\n")[:-1]]
         wanted = [
             {name: as_json(kind, text) for name, kind, text in zip(columns, kinds, line[1:], strict=True)}

@@ -28,6 +28,7 @@ from calve.orchestration.dagster.common.signs import alive_in_step
 from calve.orchestration.dagster.common.trigger import LastRuns
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import CalveError, FindingError
+from calve.sink_core.hidden import hushing
 from calve.sink_core.timing import LONG_STEP
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def failures_told(instance: DagsterInstance, run: dg.DagsterRun, pipeline: Pipel
         # Of the run that this one repeats; should this one be killed, it must not be taken for the other's error.
         instance.add_run_tags(run.run_id, _NOTHING_SAID)
     try:
-        with alive_in_step(instance, run, pipeline.name):
+        with hushing(), alive_in_step(instance, run, pipeline.name):
             yield
     except dg.DagsterExecutionInterruptedError:
         _cancel(instance, run)

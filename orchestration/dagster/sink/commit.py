@@ -19,6 +19,7 @@ from calve.orchestration.dagster.sink.watch import SinkWatch
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.error_codes.files import COMMIT_EVERY
 from calve.sink_core.errors import CalveError, ConfigError
+from calve.sink_core.hidden import hushing
 
 if TYPE_CHECKING:
     from calve.orchestration.dagster.common.parts import AssetJob
@@ -85,6 +86,7 @@ def commit_schedule(pipeline: SinkPipeline, every_s: float, job: "AssetJob", wat
         default_status=default_status(pipeline),
         description=f"Takes what {pipeline.name} has published into its tables.",
     )
+    @hushing()
     def commit(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         try:
             state = watch.state()

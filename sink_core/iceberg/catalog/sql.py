@@ -20,7 +20,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
-from sqlalchemy import bindparam, func, literal_column, make_url, select, update
+from sqlalchemy import Engine, bindparam, event, func, literal_column, make_url, select, text, update
 
 from calve.sink_core.iceberg.compat import staged, write_staged
 from calve.sink_core.libpq import PLUGIN, POSTGRES
@@ -45,6 +45,13 @@ _LOCK_TIMEOUT = select(func.set_config("lock_timeout", bindparam("most"), True))
     func.current_setting("lock_timeout") == "0"
 )
 
+_SCHEMA = text("""
+SELECT n.nspname FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(:name)
+""")
+_OWN_NAMES = "SET LOCAL search_path = pg_catalog"
+
 KEPT = 6_000
 """Snapshots in the metadata that is kept, of all tables together; some five kilobytes each. A table counts for `_FIXED`
 more. The table used longest ago makes room, the last one always stays.
@@ -65,6 +72,8 @@ class PlainSqlCatalog(SqlCatalog):
         self._ios: dict[tuple[object, ...], FileIO] = {}
         self._keeping = Lock()
         super().__init__(name, **{**properties, "uri": _with_deadlines(properties.get("uri", ""))})
+        if self.engine.dialect.name == POSTGRES:
+            self.engine = _by_full_names(self.engine)
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """As pyiceberg's. Tables may share their metadata, which nobody changes."""
@@ -155,6 +164,19 @@ def _with_deadlines(uri: str) -> str:
     if not uri.startswith(POSTGRES):
         return uri
     return make_url(uri).update_query_dict({"plugin": PLUGIN}).render_as_string(hide_password=False)
+
+
+def _by_full_names(engine: Engine) -> Engine:
+    """An engine of PostgreSQL that names the catalog's tables with their schema, and takes nothing else from there: who
+    may make operators in it would have them called, as whoever commits.
+    """
+    with engine.connect() as connection:
+        schema = connection.execute(_SCHEMA, {"name": IcebergTables.__tablename__}).scalar()
+    if schema is None:
+        return engine
+    # For each transaction: a pool between here and the server gives a session to others too.
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(_OWN_NAMES))
+    return engine.execution_options(schema_translate_map={None: schema})
 
 
 def _weight(metadata: TableMetadata) -> int:

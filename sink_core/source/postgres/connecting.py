@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import make_url
+from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
+from sqlalchemy.exc import ArgumentError
 
 from calve.sink_core.config.references import redact_text, without_user_info
 from calve.sink_core.config.urls import encoded
@@ -20,7 +25,7 @@ from calve.sink_core.error_codes.source import (
     SLOT_IN_USE,
 )
 from calve.sink_core.errors import ConfigError, RetriableError, Unreachable
-from calve.sink_core.libpq import LIBPQ, watched
+from calve.sink_core.libpq import LIBPQ, POSTGRES, watched
 from calve.sink_core.source.postgres.values import SESSION
 from calve.sink_core.timing import Deadline
 
@@ -51,15 +56,32 @@ def until_free(ask: Callable[[], T]) -> T:
 
 def connected(url: str, options: str = "") -> connection:
     """A connection to `postgresql://…`, whose texts are those of `values.py`. Raises ConfigError without psycopg2."""
+    names = keywords(url)
     session = " ".join(f"-c {name}={value}" for name, value in SESSION.items())
-    return watched(
-        _driver().connect,
-        encoded(url.replace("postgresql+psycopg2://", "postgresql://", 1)),
-        **LIBPQ,
-        application_name="calve",
-        options=f"{session} {options}",
-        client_encoding="UTF8",
-    )
+    ours = {"application_name": "calve", "client_encoding": "UTF8"}
+    options = f"{names.get('options', '')} {session} {options}".strip()
+    return watched(_driver().connect, **{**names, **LIBPQ, **ours, "options": options})
+
+
+def keywords(url: str) -> dict[str, Any]:
+    """What libpq is given of `postgresql://…`, of which it would quote what it can't take. Several hosts stand between
+    commas, as libpq has it. Raises ConfigError for an address that is none.
+    """
+    rest = encoded(url).partition("://")[2]
+    place = re.split(r"[/?]", rest, maxsplit=1)[0]
+    info, at, hosts = place.rpartition("@")
+    several = hosts.split(",") if "," in hosts else []
+    try:
+        parsed = make_url(f"{POSTGRES}://{info}{at}{'' if several else hosts}{rest[len(place) :]}")
+    except (ArgumentError, ValueError):
+        raise ConfigError(
+            f"database.url: {without_user_info(encoded(url))} is no address of PostgreSQL",
+            hint="write postgresql://user:${ENV:PASSWORD}@host:5432/shop",
+            code=NO_DATABASE,
+        ) from None
+    if several:
+        parsed = parsed.update_query_dict({"host": several})
+    return PGDialect_psycopg2().create_connect_args(parsed)[1]
 
 
 @contextmanager

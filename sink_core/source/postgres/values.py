@@ -22,6 +22,8 @@ SESSION: Mapping[str, str] = {
     "extra_float_digits": "3",
     # A policy makes an error, rather than rows that are not there.
     "row_security": "off",
+    # Who may make functions in another schema would else have them called, as whoever asks.
+    "search_path": "pg_catalog",
 }
 """Settings of a session whose rows and texts are read here, whatever a role or a database sets of its own."""
 

@@ -166,12 +166,13 @@ def _engine(url: str, shown: str) -> sa.Engine:
             hint=f"{extra}, wherever Calve runs",
             code=NO_DRIVER,
         ) from error
-    except (ArgumentError, NoSuchModuleError) as error:
+    except (ArgumentError, NoSuchModuleError, ValueError):
         message = f"database.url: {shown} is no address that SQLAlchemy takes"
         hint = "write postgresql://user:${ENV:PASSWORD}@host:5432/shop, or another database's"
-        raise ConfigError(message, hint=hint, code=NO_DATABASE) from error
+        raise ConfigError(message, hint=hint, code=NO_DATABASE) from None
     if prepare := _PREPARE.get(engine.dialect.name):
-        event.listen(engine, "connect", lambda connection, _record: prepare(connection))
+        # Before SQLAlchemy asks by it what server that is.
+        event.listen(engine, "connect", lambda connection, _record: prepare(connection), insert=True)
     return engine
 
 

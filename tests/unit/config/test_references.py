@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from calve.sink_core.config.references import redact, resolve, without_user_info
-from calve.sink_core.error_codes.files import NO_VALUE, UNSET_VARIABLE
+from calve.sink_core.error_codes.files import ENDS_BLANK, NO_VALUE, UNSET_VARIABLE
+from calve.sink_core.hidden import without_secrets
 from tests.codes import raises
 
 
@@ -38,6 +39,49 @@ def test_a_missing_variable_is_named_with_its_key(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("CALVE_TEST_PASSWORD", value)
     with raises(UNSET_VARIABLE, "sasl.password", "CALVE_TEST_PASSWORD"):
         resolve({"sasl.password": "${ENV:CALVE_TEST_PASSWORD}"})
+
+
+@pytest.mark.parametrize("end", ["\n", " ", "\r\n"])
+def test_a_value_that_ends_in_white_space_is_refused(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    monkeypatch.setenv("CALVE_TEST_PASSWORD", f"blank-s3cret{end}")
+    with raises(ENDS_BLANK, "sasl.password", "CALVE_TEST_PASSWORD") as raised:
+        resolve({"sasl.password": "${ENV:CALVE_TEST_PASSWORD}"})
+    assert "s3cret" not in str(raised.value)
+
+
+def test_a_file_in_pem_ends_as_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    pem = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\n-----END PRIVATE KEY-----\n"
+    monkeypatch.setenv("CALVE_TEST_KEY", pem)
+    assert resolve({"ssl.key.pem": "${ENV:CALVE_TEST_KEY}"}) == {"ssl.key.pem": pem}
+    assert "MIIEvQ" not in without_secrets("bad line MIIEvQIBADANBg of it")
+
+
+@pytest.mark.parametrize(
+    ("key", "variable", "written", "secret"),
+    [
+        ("sasl.password", "X", "{}", True),
+        ("header.Cookie", "X", "{}", True),
+        # Two variables swapped: the name tells.
+        ("security.protocol", "KAFKA_PASSWORD", "{}", True),
+        ("source.options.anything", "X", "{}", True),
+        ("url", "X", "postgresql://ann:{}@db/shop", True),
+        ("url", "X", "https://{}@db/shop", True),
+        ("url", "X", "https://store/?sig={}", True),
+        ("url", "DB_PASSWORD", "file:///data/{}", True),
+        ("url", "X", "postgresql://{}@db/shop", False),
+        ("url", "X", "postgresql://db/{}", False),
+        ("bootstrap.servers", "X", "{}", False),
+        ("sasl.username", "X", "{}", False),
+        ("s3.region", "X", "{}", False),
+    ],
+)
+def test_each_value_is_kept_secret_that_is_no_place_or_user(
+    monkeypatch: pytest.MonkeyPatch, key: str, variable: str, written: str, secret: bool
+) -> None:
+    name, value = f"CALVE_TEST_{variable}", f"v4lue-{abs(hash((key, written)))}"
+    monkeypatch.setenv(name, value)
+    resolve({key: written.format(f"${{ENV:{name}}}")})
+    assert (value not in without_secrets(f"it says {value}.")) == secret
 
 
 @pytest.mark.parametrize("value", ["${PASSWORD}", "${env:PASSWORD}", "${ENV:}", "{{ env.PASSWORD }}", None])

@@ -17,6 +17,7 @@ from calve.orchestration.dagster.common.signs import in_process
 from calve.orchestration.dagster.common.spark import own_resources, start_of
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.errors import CalveError
+from calve.sink_core.hidden import hushing
 
 if TYPE_CHECKING:
     from calve.sink_core.control.maintenance import LogTask
@@ -181,6 +182,7 @@ def _schedule(
         default_status=default_status(pipeline),
         description=DESCRIPTIONS[task].format(pipeline.name),
     )
+    @hushing()
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         try:
             state = watch.state()

@@ -16,6 +16,7 @@ from calve.orchestration.dagster.common.trigger import LastRuns
 from calve.orchestration.dagster.sink.names import INGEST
 from calve.sink_core.config.load import load
 from calve.sink_core.errors import FindingError, Unreachable
+from calve.sink_core.hidden import keep_secret
 from tests.codes import names
 from tests.documents import ROOT
 
@@ -91,6 +92,20 @@ def test_a_failure_without_an_explanation_names_the_run(instance: dg.DagsterInst
     found = look(instance)
     assert (found.failures, found.terminal, found.remedy) == (1, False, "")
     names(found.why, run_id[:8])
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["Calve's", "a library's"])
+def test_what_dagster_keeps_of_a_failure_holds_no_secret(instance: dg.DagsterInstance, ours: bool) -> None:
+    secret = "s3cret/of@the%run"
+    keep_secret(secret)
+    low = OSError(7, f"no way to {secret}")
+    error: Exception = Unreachable(f"not with {secret}") if ours else RuntimeError(f"not with {secret}")
+    error.__cause__ = low
+    run_id = end(instance, error)
+    kept = "".join(entry.to_json() for entry in instance.all_logs(run_id)) + str(look(instance))
+    assert "no way to ***" in kept
+    assert "not with ***" in kept
+    assert "s3cret" not in kept
 
 
 @pytest.mark.parametrize(
