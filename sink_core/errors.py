@@ -42,6 +42,8 @@ class CalveError(Exception):
     """Whether Dagster starts no other run until somebody has answered: what is wrong is stored, and stays."""
     alone: tuple[str, ...] = ()
     """The tables that failed, where all else went on and was done; () where a whole run failed."""
+    held: tuple[str, ...] = ()
+    """The topics that are not read because of it, until it is mended."""
 
     def __init__(self, message: str, *, hint: str = "", code: ErrorCode | None = None) -> None:
         self.message = without_secrets(message)

@@ -99,7 +99,9 @@ def lag_sensor(pipeline: Pipeline, parts: Parts) -> dg.SensorDefinition:
         if decision.start:
             runs = last_runs(context.instance, pipeline, parts.stage)
             memory = memory.failed(runs, now_s)
-            decision = _allowed(decision, pipeline, runs, sight, memory, now_s)
+            beside = sight.beside(runs.held)
+            decision = trigger.wanted(pipeline.config.trigger, beside, memory, now_s)
+            decision = _allowed(decision, pipeline, runs, beside, memory, now_s)
         tags = {REASON_TAG: short(decision.reason), ANSWER_TAG: sight.answer or ""}
         return result(dg.RunRequest(tags=tags) if decision.start else decision.reason, memory, *observations)
 
@@ -171,6 +173,8 @@ def _said(error: CalveError) -> str:
 def _allowed(
     want: Decision, pipeline: Pipeline, runs: LastRuns, sight: Sight, memory: Memory, now_s: float
 ) -> Decision:
+    if not want.start:
+        return want
     file, config = str(pipeline.path), pipeline.config_fingerprint
     may = trigger.allowed(runs, sight, memory, file=file, config=config, now_s=now_s)
     return want if may.start else Decision(False, f"{want.reason}; {may.reason}")

@@ -59,6 +59,12 @@ METADATA_GONE = ErrorCode(
     "The catalog points to a file that is not there.",
     "Restore the file, or have the catalog point to metadata that exists.",
 )
+METADATA_DAMAGED = ErrorCode(
+    "CLV-3112",
+    "A table's metadata can't be read",
+    "The file that the catalog points to is cut off or damaged, or of a format version that this Calve does not know.",
+    "Restore the file, or have the catalog point to an earlier one; for a newer format version use another table.",
+)
 NO_TAGS = ErrorCode(
     "CLV-3109",
     "The catalog keeps no tags",

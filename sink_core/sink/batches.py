@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +29,7 @@ from calve.sink_core.sink.dead_letters.topic import dead_letters_of
 from calve.sink_core.sink.loop.complete import data_complete, data_written
 from calve.sink_core.sink.loop.decision import decide
 from calve.sink_core.sink.loop.fitting import give
+from calve.sink_core.sink.loop.held import Held, HeldBack, held_back
 from calve.sink_core.sink.loop.job import Publication, carry_out, give_way, timed
 from calve.sink_core.sink.loop.planning import Planned, Planner, Source
 from calve.sink_core.sink.loop.session import Session
@@ -95,6 +96,7 @@ class Ingest:
         self._progress = on_progress or (lambda _progress: None)
         self._planner = Planner(session)
         self._seen = set[str]()
+        self._held = Held(session)
         self._until: Offsets | None = None
         self._source: Source | None = None
         self.lag = 0
@@ -102,12 +104,20 @@ class Ingest:
 
     @property
     def blockers(self) -> Sequence[Blocker]:
-        """Topics and partitions that give no answer, and open transactions of the others, by the last look."""
+        """Tables that can't be loaded, topics and partitions that give no answer, and open transactions of the others,
+        by the last look.
+        """
         session, source = self._session, self._source
         if source is None:
             return ()
+        held = held_back(session, self._held.failed, source.lag())
         silent = silent_ones(source.silent, session.log.state.silent_ms)
-        return *silent, *open_transactions(session.admin, session.pipeline.kafka.properties, source.answering)
+        return *held, *silent, *open_transactions(session.admin, session.pipeline.kafka.properties, source.answering)
+
+    @property
+    def held(self) -> Mapping[str, CalveError]:
+        """The tables that batches go without, each with why."""
+        return self._held.failed
 
     def bind(self) -> None:
         """Bind the pipeline. That is all for a paused one: it can be paused before anything is read for it."""
@@ -126,8 +136,8 @@ class Ingest:
         if (topic := self._session.pipeline.dead_letter_topic) is not None:
             describe_topics(self._session.admin, [topic], timeout_s=ADMIN_TIMEOUT_S)
         # Before anything is created: a table that was dropped must not come back as if it were new.
-        self._session.check_tables(self._planner.first_coverage)
-        wanted = self._session.pipeline.tables_of(())
+        self._held.look(self._planner.first_coverage)
+        wanted = self._held.others(self._session.pipeline.tables_of(()))
         self._session.create_missing(wanted)
         self._seen.update(wanted)
         # A ledger of an earlier version lacks columns.
@@ -137,7 +147,14 @@ class Ingest:
     def next_batch(self) -> BatchReport | None:
         """One batch from plan to publish; None if the pipeline is paused or has what waited when the first batch was
         planned, or the first one after `go_on`: a topic that never stops would never be caught up with.
+
+        Topics are left out whose tables can't be loaded; raises why if there are no others.
         """
+        while True:
+            with suppress(HeldBack):
+                return self._next_batch()
+
+    def _next_batch(self) -> BatchReport | None:
         seconds: dict[str, float] = {}
         self._progress(Progress("plan", "reading positions and end offsets"))
         with timed(seconds, "plan"):
@@ -172,6 +189,7 @@ class Ingest:
                 tables=tables,
                 engine=engine,
                 change=partial(self._change_tables, plan),
+                left_out=self._held.left_out,
             )
         return written, tables[self._session.pipeline.dead_letter_table]
 
@@ -186,7 +204,8 @@ class Ingest:
         self._until = None
 
     def look(self) -> int:
-        """Offsets that wait now."""
+        """Offsets that wait now, without those that are held back."""
+        self._held.look_again(self._planner.first_coverage)
         return self._looked(self._planner.look(self._silent))
 
     @property
@@ -200,8 +219,9 @@ class Ingest:
         The pause is looked for before `START_COMMIT` is written and once more in what was read of the log after it:
         whoever pauses and then reads the log so finds the batch there, or the batch gives way.
         """
+        self._held.look_again(self._planner.first_coverage)
         source = self._look()
-        planned = None if self.paused else self._planner.next(source, self._until)
+        planned = None if self.paused else self._planner.next(source, self._readable(source))
         if planned is not None:
             self._source = planned.source
         if planned is not None and self._until is None:
@@ -210,6 +230,14 @@ class Ingest:
             give_way(self._session, planned.plan.batch_id)
             return None
         return planned
+
+    def _readable(self, source: Source) -> Offsets | None:
+        """Up to where a batch may read: nothing of topics that are held back; None for all there is."""
+        held = self._held.topics
+        if not held:
+            return self._until
+        ends = source.ends if self._until is None else self._until
+        return {at: end for at, end in ends.items() if at.topic not in held}
 
     def _look(self) -> Source:
         """The source as it is, with the start positions in place once there is a topic: at first use all that is named
@@ -224,7 +252,8 @@ class Ingest:
         return source
 
     def _looked(self, source: Source) -> int:
-        self._source, self.lag = source, sum(source.lag().values())
+        held = self._held.topics
+        self._source, self.lag = source, sum(lag for at, lag in source.lag().items() if at.topic not in held)
         return self.lag
 
     @property
@@ -234,25 +263,40 @@ class Ingest:
 
     def _load_tables(self, plan: BatchPlan) -> dict[str, LoadedTable]:
         """The tables that the batch may feed as they are now, those of new topics created; a finding on one of them
-        stops before anything is written.
+        stops before anything is written. Raises HeldBack if one can't be loaded.
         """
-        session = self._session
-        names = session.pipeline.tables_of({part.topic for part in plan.ranges if part.span})
-        loaded = session.load(names)
+        session, before = self._session, len(self._held.failed)
+        names = self._held.others(self._fed_by(plan))
+        loaded = dict(self._held.sorted_out(session.each_loaded(names)))
         new = [name for name, found in loaded.items() if found is None and name not in self._seen]
         if new:
             found = (table for table in session.pipeline.tables if table.name in new)
             check_new(found, session.log.state, partial(ledger_rows, session))
             session.create_missing(new)
-            loaded |= session.load(new)
+            loaded |= self._held.sorted_out(session.each_loaded(new))
         self._seen.update(names)
         gone = sorted(name for name, found in loaded.items() if found is None)
         if gone:
             raise dropped_meanwhile(", ".join(gone))
-        loaded |= session.load(self._behind(loaded))
-        settings = {table.name: table for table in session.pipeline.tables}
+        loaded |= self._held.sorted_out(session.each_loaded(self._behind(loaded)))
         found = {name: table for name, table in loaded.items() if table}
-        return {name: table.ready(settings[name]) if name in settings else table for name, table in found.items()}
+        ready = dict(self._held.sorted_out(self._made_ready(found)))
+        if len(self._held.failed) > before:
+            self._held.check()
+            raise HeldBack
+        return ready
+
+    def _fed_by(self, plan: BatchPlan) -> tuple[str, ...]:
+        return self._session.pipeline.tables_of({part.topic for part in plan.ranges if part.span})
+
+    def _made_ready(self, loaded: Mapping[str, LoadedTable]) -> Iterator[tuple[str, LoadedTable | CalveError]]:
+        settings = {table.name: table for table in self._session.pipeline.tables}
+        for name, table in loaded.items():
+            try:
+                table.check_usable()
+                yield name, (table.ready(settings[name]) if name in settings else table)
+            except CalveError as error:
+                yield name, error
 
     def _behind(self, loaded: Mapping[str, LoadedTable | None]) -> list[str]:
         """Commits what is published to tables whose rows a batch's changes are held against, and gives their names.
@@ -267,10 +311,8 @@ class Ingest:
             for name, found in loaded.items()
             if name in looking and found and state.pending(name, found.uuid, found.stored_offset)
         ]
-        for _, outcome in self._session.commits(behind):
-            if isinstance(outcome, CalveError):
-                raise outcome
-        return behind
+        committed = dict(self._held.sorted_out(self._session.commits(behind)))
+        return [name for name in behind if name in committed]
 
     def _change_tables(self, plan: BatchPlan, wanted: Mapping[str, Schema]) -> dict[str, LoadedTable]:
         """Give tables what records need, as far as their `evolve` allows, and load all as `_load_tables` does."""
@@ -297,6 +339,7 @@ class Ingest:
                 timestamp_types=planned.source.timestamp_types,
                 ledger_table=session.pipeline.ledger_table,
                 silent=planned.source.silent,
+                held=self._held.failed.keys() & {*self._fed_by(plan)} - self._held.left_out,
             ),
         ]
         return Publication(

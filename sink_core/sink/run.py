@@ -5,7 +5,7 @@ Knows neither a terminal nor Dagster: both give it a callback for progress and g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from calve.sink_core.control.decision import Verdict
@@ -15,13 +15,11 @@ from calve.sink_core.control.trim import trim_after_run
 from calve.sink_core.errors import CalveError, FindingError
 from calve.sink_core.sink.batches import BatchReport, Ingest
 from calve.sink_core.sink.loop.coordinator import CommitReport, raise_first
+from calve.sink_core.sink.loop.held import AGAIN_AFTER_S
 from calve.sink_core.sink.loop.job import commit_published
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs, RangeReport
 from calve.sink_core.timing import Deadline
-
-_AGAIN_AFTER_S = 60.0
-"""A table that could not be committed to is tried again by a run that goes on for longer than this."""
 
 
 @dataclass(slots=True)
@@ -42,8 +40,9 @@ class RunReport:
 
     def raise_failures(self) -> None:
         """Raise what failed of the first table that stays behind, which stands `alone`."""
+        topics = tuple(dict.fromkeys(topic for error in self.failed.values() for topic in error.held))
         for error in self.failed.values():
-            error.alone = tuple(self.failed)
+            error.alone, error.held = tuple(self.failed), topics
         raise_first(self.failed)
 
 
@@ -90,9 +89,9 @@ def run_steps(
 
     A table that can't be committed to stops nobody else: it keeps its stored offset and catches up once it can, and
     `report.failed` has why. What stops the run is what a batch needs: a finding on a table, by which the next batch
-    stops too; the ledger, without which nobody can account for it; and, as it is planned, a table whose rows the
-    batch's changes are held against (`Ingest`). So a run publishes beside a commit that failed exactly what it
-    publishes where commits are left to a schedule.
+    stops too; and the ledger, without which nobody can account for it. Of topics that feed a table which can't be
+    loaded, or whose rows changes are held against and which takes no commit, nothing is read (`Held`). So a run
+    publishes beside a commit that failed exactly what it publishes where commits are left to a schedule.
     """
     bounds = bounds or Bounds.of(session.pipeline)
     progress = on_progress or (lambda _progress: None)
@@ -122,32 +121,31 @@ def run_steps(
         # A pause lets a run commit what it has published itself.
         yield from commits.commit(everything=False, again=bool(report.batches))
     if not ingest.paused:
-        for job in _history(session, report, progress):
+        for job in _history(session, {**report.failed, **ingest.held}, progress):
             report.history.append(job)
             yield from commits.commit(everything=False)
         if "trim" not in session.pipeline.config.maintenance.off:
             trim_after_run(session, report, progress)
     behind = [
-        Blocker.of(table, error, session.log.state.behind_since_ms(table)) for table, error in report.failed.items()
+        Blocker.of(table, error, session.log.state.behind_since_ms(table))
+        for table, error in report.failed.items()
+        if table not in ingest.held
     ]
+    report.failed = {**report.failed, **ingest.held}
     report.ended += blocked("; not committed: ", behind)
     report.blockers = [*report.blockers, *behind]
     progress(Progress("end", report.ended))
 
 
-def _history(session: Session, report: RunReport, progress: OnProgress) -> Iterator[RangeReport]:
+def _history(session: Session, failed: Collection[str], progress: OnProgress) -> Iterator[RangeReport]:
     """The range jobs for tables that were added with `history: replay`, until nothing is left or another run does it.
 
     After the new records: these are waited for, and from the first batch that feeds the table the rest only grows by
-    what processes with the old file still publish. A table that can't be committed to has to wait for its history.
+    what processes with the old file still publish. Tables that `failed` have to wait for their history.
     """
     jobs = RangeJobs(session, on_progress=progress, committing=False)
     for table in session.pipeline.tables:
-        if (
-            table.name not in report.failed
-            and table.history == "replay"
-            and session.log.state.unfed_batches(table.name) > 0
-        ):
+        if table.name not in failed and table.history == "replay" and session.log.state.unfed_batches(table.name) > 0:
             yield from (job for job in jobs.history_to_end(table.name) if job.batch_id)
 
 
@@ -180,7 +178,7 @@ class _Commits:
         behind = {} if again else failed
         report = commit_published(self._session, tables, self._progress, after_publish=after_publish, behind=behind)
         if report.failed.keys() - behind.keys():
-            self._again = Deadline.after(_AGAIN_AFTER_S)
+            self._again = Deadline.after(AGAIN_AFTER_S)
         self._report.failed = report.failed
         self._due = Deadline.after(self._every_s)
         if report.commits or report.failed:

@@ -28,13 +28,14 @@ from calve.sink_core.control.status import (
     topic_statuses,
 )
 from calve.sink_core.counts import not_stored
-from calve.sink_core.errors import Unreachable
+from calve.sink_core.errors import CalveError, Unreachable
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import Silent, describe_topics, end_offsets, log_starts
 from calve.sink_core.offsets import Position, Positions, TopicPartition
 from calve.sink_core.records.decode.others import sum_dropped
 from calve.sink_core.sink.dead_letters.misfits import Misfits, misfits
+from calve.sink_core.sink.loop.held import check_writable, held_back
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.verify.world import table_names, unchanged
 from calve.sink_core.tables.format.lake import LoadedTable
@@ -137,8 +138,8 @@ class StatusReport:
 
 
 def status(session: Session) -> StatusReport:
-    """Look at everything once. Raises Unreachable or ConfigError; findings are in the report, and partitions that give
-    no answer among its blockers alone.
+    """Look at everything once. Raises Unreachable or ConfigError; findings are in the report, and among its blockers
+    alone partitions that give no answer and tables that can't be loaded.
 
     The log comes before the tables, so that a table never seems to lack what was told of it.
     """
@@ -161,15 +162,22 @@ def status(session: Session) -> StatusReport:
     ends = end_offsets(session.admin, wanted, timeout_s=ADMIN_TIMEOUT_S, silent=silent)
     partitions = tuple(partition_statuses(positions, starts, ends))
     dropped = dropped_lately(state)
+    failed = dict[str, CalveError]()
     tables = tuple(
-        replace(_table(session, name, now_ms, ran=ran), dropped=dropped.get(name, {})) for name in table_names(session)
+        replace(_table(session, name, now_ms, failed, ran=ran), dropped=dropped.get(name, {}))
+        for name in table_names(session)
     )
+    if len(failed) == len(tables):
+        # Nothing that they say: the catalog itself, most likely.
+        for error in failed.values():
+            raise error
     findings = (session.other_binding() if ran else None, against_publish, checks.against_log(positions, starts, ends))
     control_topic = control_topic_of(session.log.topic, state, now_ms) if ran else None
     blockers = (
+        *held_back(session, failed, {TopicPartition(p.topic, p.partition): p.lag for p in partitions if p.lag}),
         *silent_ones(silent, state.silent_ms),
         *open_transactions(session.admin, session.pipeline.kafka.properties, ends),
-        *behind(session),
+        *(each for each in behind(session) if each.where not in failed),
         *long_log(control_topic, str(session.pipeline.path)),
     )
     return StatusReport(
@@ -256,9 +264,20 @@ def table_status(table: LoadedTable, state: CommitState, now_ms: int, finding: s
     )
 
 
-def _table(session: Session, name: str, now_ms: int, *, ran: bool) -> TableStatus:
-    looked = session.look(name, compare=ran)
+def _table(session: Session, name: str, now_ms: int, failed: dict[str, CalveError], *, ran: bool) -> TableStatus:
+    """What a table says; `failed` takes why no batch can be written for it."""
+    try:
+        looked = session.look(name, compare=ran)
+    except CalveError as error:
+        failed[name] = error
+        return TableStatus(name, exists=True, rows=None)
     finding = str(looked.finding) if looked.finding else None
     if looked.table is None:
         return TableStatus(name, exists=False, finding=finding)
+    settings = next((table for table in session.pipeline.tables if table.name == name), None)
+    if settings is not None and finding is None:
+        try:
+            check_writable(looked.table, settings)
+        except CalveError as error:
+            failed[name] = error
     return table_status(looked.table, session.log.state, now_ms, finding)

@@ -14,12 +14,14 @@ from pyspark.sql import SparkSession
 from calve.orchestration.dagster.build import build_pipeline_defs
 from calve.orchestration.dagster.common.names import CHECKS, job_name
 from calve.orchestration.dagster.sink import checks, ingest
+from calve.orchestration.dagster.sink.names import INGEST
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.error_codes.catalogs import METADATA_GONE
 from calve.sink_core.error_codes.operations import PROOF_TOO_LONG
 from tests import support
-from tests.codes import names
+from tests.codes import names, says
 from tests.dagster_runs import run
-from tests.pipelines import Flow
+from tests.pipelines import COLUMNS, Flow
 from tests.support import TopicFactory
 
 BROKEN = b'{"id": "not a number"}'
@@ -86,6 +88,33 @@ def test_a_proof_that_takes_too_long_is_given_up_and_all_else_is_checked(
     assert (proof.passed, proof.severity) == (False, dg.AssetCheckSeverity.WARN)
     names(proof.description or "", PROOF_TOO_LONG.code, "dagster.prove_since")
     assert {at[1] for at, check in done.checks.items() if not check.passed} == {"proof"}
+
+
+@pytest.mark.parametrize("job", [INGEST, CHECKS])
+def test_a_table_that_can_t_be_loaded_is_named_and_all_else_is_checked(
+    flow: Flow, instance: DagsterInstance, kafka_topic: TopicFactory, job: str
+) -> None:
+    other = kafka_topic(1)
+    tables = [
+        {"name": f"db.t{i}", "topics": [topic], "auto_create": {"columns": COLUMNS}}
+        for i, topic in enumerate((flow.topic, other))
+    ]
+    flow = flow.but(topics=(flow.topic, other), tables=("db.t0", "db.t1"), extra={**flow.extra, "tables": tables})
+    flow.run()
+    Path(flow.load_table("db.t1").metadata_location.removeprefix("file://")).unlink()
+    flow.produce(range(5), topic=other)
+    flow.produce(range(3))
+    done = run(flow, instance, job)
+    assert done.result.success is (job == CHECKS)
+    if job == INGEST:
+        assert flow.ids("db.t0") == list(range(3))
+        assert (done.tags["calve/alone"], done.tags["calve/held"]) == ("db.t1", other)
+    blockers = done.checks[f"{flow.name}/{flow.name}_batches", "blockers"]
+    says(blockers.description or "", METADATA_GONE, "db.t1", other)
+    proof = done.checks[f"calve/{flow.name}_ledger", "proof"]
+    assert (proof.passed, proof.severity) == (False, dg.AssetCheckSeverity.WARN)
+    says(proof.description or "", METADATA_GONE, "db.t1")
+    assert {at[1] for at, check in done.checks.items() if not check.passed} == {"blockers", "proof"}
 
 
 def test_the_checks_job_checks_everything(flow: Flow, instance: DagsterInstance) -> None:

@@ -28,12 +28,13 @@ from calve.orchestration.dagster.sink.names import INGEST
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Event, Paused, Resumed
 from calve.sink_core.control.log import CREATED_CONFIG
+from calve.sink_core.error_codes.catalogs import METADATA_GONE
 from calve.sink_core.errors import CalveError, FindingError, Unreachable
 from calve.sink_core.kafka.source import end_offsets
 from calve.sink_core.offsets import TopicPartition
 from tests import support
-from tests.codes import names
-from tests.pipelines import Flow
+from tests.codes import names, raises
+from tests.pipelines import COLUMNS, Flow
 from tests.support import TIMEOUT_S, TopicFactory
 
 GONE = Unreachable("no answer from broker:9092", hint="start it")
@@ -194,6 +195,34 @@ def test_failed_runs_and_a_pause_hold_it_back_until_somebody_answers(waiting: Se
     names(waiting.tick() or "", "ann", "upgrade")
     tell(flow, Resumed)
     assert waiting.tick() is None
+
+
+def test_topics_that_are_held_back_for_a_table_start_no_runs_of_their_own(
+    flow: Flow, instance: DagsterInstance
+) -> None:
+    columns = {"auto_create": {"columns": COLUMNS}}
+    tables = [{"name": f"db.t{i}", "topics": [topic], **columns} for i, topic in enumerate(flow.topics)]
+    flow = flow.but(tables=("db.t0", "db.t1"), extra={**flow.extra, "tables": tables})
+    flow.run()
+    sensor = Sensor(flow, instance)
+    assert (sensor.tick() or "").startswith(CAUGHT_UP)
+    Path(flow.load_table("db.t1").metadata_location.removeprefix("file://")).unlink()
+    flow.produce(range(20), topic=flow.topics[1])
+    assert sensor.tick() is None
+    for read in (0, 9):
+        flow.produce(range(read))
+        with raises(METADATA_GONE, "db.t1") as raised:
+            flow.run()
+        sensor.fail(raised.value)
+        names(sensor.tick() or "", "db.t1")
+        flow.produce(range(9))
+        names(sensor.tick() or "", 9, "trigger.or_records")
+        flow.produce(range(1))
+        names(sensor.reason(), 10, "trigger.or_records")
+        with raises(METADATA_GONE):
+            flow.run()
+    sensor.let_pass(seconds_ago=70)
+    assert sensor.tick() is None, "the table is tried again now and then"
 
 
 def test_a_topic_that_is_missing_is_told_and_found_once_it_is_there(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -14,6 +15,7 @@ from calve.orchestration.dagster.common.names import (
     ANSWER_TAG,
     CONFIG_TAG,
     ERROR_TAG,
+    HELD_TAG,
     PAUSED_TAG,
     PIPELINE_TAG,
     REMEDY_TAG,
@@ -98,6 +100,7 @@ def _failures(ended: Sequence[dg.RunRecord]) -> LastRuns:
         config=run.tags.get(CONFIG_TAG, ""),
         alone=_alone(failed[0]),
         answer=run.tags.get(ANSWER_TAG, ""),
+        held=frozenset(filter(None, run.tags.get(HELD_TAG, "").split(" "))),
     )
 
 
@@ -186,7 +189,14 @@ def error_tags(error: CalveError) -> dict[str, str]:
         WHY_TAG: short(error.message),
         REMEDY_TAG: short(error.hint),
         **alone,
+        **({HELD_TAG: _as_many_as_fit(error.held)} if error.held else {}),
     }
+
+
+def _as_many_as_fit(topics: Sequence[str]) -> str:
+    """Names of topics in a tag. Those that it has no room for count as any others: runs are started for them."""
+    lengths = accumulate(len(topic) + 1 for topic in topics)
+    return " ".join(topic for topic, length in zip(topics, lengths, strict=True) if length <= _TAG_LENGTH)
 
 
 def short(text: str) -> str:

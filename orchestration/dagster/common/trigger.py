@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from calve.sink_core.config.common import Trigger
@@ -25,7 +26,8 @@ class Sight:
     `lag` are offsets not yet published, `end` the sum of all end offsets. `answer` is the id of the last RESUMED or
     RESOLVED, empty without one, None where the log can't be read. `published_s` is the time of the last publish by the
     clock of whoever made it, 0 if unknown. `contradiction` is what doesn't fit together, which a run will name
-    properly. `behind` counts the tables that lack what is published, where runs commit.
+    properly. `behind` counts the tables that lack what is published, where runs commit. `by_topic` has the lag of each
+    topic that has one.
     """
 
     lag: int
@@ -36,11 +38,19 @@ class Sight:
     published_s: float = 0.0
     contradiction: str | None = None
     behind: int = 0
+    by_topic: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def only_behind(self) -> bool:
         """Whether there is nothing to read, and something to commit."""
         return self.bootstrapped and not self.lag and not self.contradiction and self.behind > 0
+
+    def beside(self, held: Collection[str]) -> Sight:
+        """Without the records of topics that are held back: if there are any, a table lacks them."""
+        waiting = sum(lag for topic, lag in self.by_topic.items() if topic in held)
+        if not waiting or not self.bootstrapped or self.contradiction:
+            return self
+        return replace(self, lag=max(0, self.lag - waiting), behind=self.behind + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +103,8 @@ class LastRuns:
     """The pipeline's ingest runs. `failures` came one after the other with no success since; the rest is of the last.
 
     `config` is the fingerprint of the pipeline file it ran with, `remedy` the command or setting that its error named.
-    `alone`: single tables failed, while all else was done. `answer` is the last that there was when it was asked for.
+    `alone`: single tables failed, while all else was done; `held` are topics that were not read for that. `answer` is
+    the last that there was when it was asked for.
     """
 
     in_flight: str | None = None
@@ -106,6 +117,7 @@ class LastRuns:
     config: str = ""
     alone: bool = False
     answer: str = ""
+    held: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +144,7 @@ def wanted(trigger: Trigger, sight: Sight, memory: Memory, now_s: float) -> Deci
     if not sight.bootstrapped:
         return Decision(True, "first run: the start positions are not in place yet")
     if sight.only_behind:
-        return Decision(True, f"caught up: no record waits, and {sight.behind} table(s) lack what is published")
+        return Decision(True, f"caught up: nothing else waits, and {sight.behind} table(s) are behind")
     if not sight.lag:
         return Decision(False, "caught up: no record waits")
     waits = f"{sight.lag:,} records wait"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -296,9 +297,11 @@ class LogWatch(ABC, Generic[P, S]):
             return Sight(lag=end, end=end, bootstrapped=False, paused=paused, answer=answer)
         lags = self._lags(ends, state)
         beyond = [f"{at}: the position lies {-lag} beyond the end" for at, lag in lags.items() if lag < 0]
-        recreated = self.recreated(state, topic_ids)
+        recreated, by_topic = self.recreated(state, topic_ids), Counter[str]()
+        for at, lag in lags.items():
+            by_topic[at.topic] += max(0, lag)
         return Sight(
-            lag=sum(max(0, lag) for lag in lags.values()),
+            lag=by_topic.total(),
             end=end,
             bootstrapped=True,
             paused=paused,
@@ -306,6 +309,7 @@ class LogWatch(ABC, Generic[P, S]):
             published_s=state.complete.event.written_at_ms / 1000 if state.complete else 0.0,
             contradiction=str(recreated.error().message) if recreated else next(iter(beyond), None),
             behind=self.behind(state),
+            by_topic={topic: lag for topic, lag in by_topic.items() if lag},
         )
 
     def _lags(self, ends: Offsets, state: S | None) -> dict[TopicPartition, int]:

@@ -15,8 +15,7 @@ from calve.orchestration.dagster.sink import verdicts
 from calve.orchestration.dagster.sink.names import batches_key, table_key
 from calve.orchestration.dagster.sink.session import run_session
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.error_codes.operations import PROOF_TOO_LONG
-from calve.sink_core.errors import RetriableError
+from calve.sink_core.errors import CalveError
 
 PROOF_WITHIN_S = 1200.0
 """Dagster ends the job of the checks, and the proof with it, half an hour after its start."""
@@ -59,9 +58,7 @@ def prove(pipeline: SinkPipeline, session: "Session") -> Iterator[Verdict]:
     if session.log.state.last_publish is not None:
         try:
             report = verify(session, deep=False, since_ms=since_ms, within_s=PROOF_WITHIN_S)
-        except RetriableError as error:
-            if error.kind is not PROOF_TOO_LONG:
-                raise
+        except CalveError as error:
             yield verdicts.not_proven(pipeline, str(error))
         else:
             yield verdicts.proof(pipeline, report)

@@ -35,7 +35,9 @@ class SinkWatch(LogWatch[SinkPipeline, CommitState]):
         return checks.topic_recreated(topic_ids, state)
 
     def behind(self, state: CommitState) -> int:
-        return len(state.tables_with_news()) if self._pipeline.config.commit.every == "batch" else 0
+        lacking = state.tables_with_news() if self._pipeline.config.commit.every == "batch" else ()
+        again = [t.name for t in self._pipeline.tables if t.history == "replay" and t.explicit]
+        return len({*lacking, *(name for name in again if state.unfed_batches(name) > 0)})
 
     def lacking(self, state: CommitState) -> Mapping[str, int | None]:
         return {table.name: state.lacks_from(table.name) for table in self._pipeline.tables}

@@ -23,6 +23,7 @@ from pyiceberg.exceptions import (
     SignError,
     UnauthorizedError,
 )
+from pyiceberg.exceptions import ValidationError as BadMetadata
 from pyiceberg.io import FileIO, load_file_io
 
 from calve.sink_core.config.effective import CatalogSettings
@@ -33,6 +34,7 @@ from calve.sink_core.error_codes.catalogs import (
     CATALOG_REFUSES,
     CATALOG_SETTING,
     DATABASE_LOCKED,
+    METADATA_DAMAGED,
     METADATA_GONE,
     NO_CATALOG,
     NO_TAGS,
@@ -153,8 +155,8 @@ def unreachable_as_ours(doing: str) -> Generator[None]:
     """Raise a catalog's or its storage's trouble, met while `doing` something ("loading table t"), as Calve's errors.
 
     Unreachable where a later try may go through, ConfigError for a refused log-in, a bad address or a missing library,
-    TableUnusable for a metadata file that is gone. CalveErrors, NoSuchTableError and whatever else tells about a table
-    or a commit pass through. Messages hold no SQL, and no password of a URI.
+    TableUnusable for a metadata file that is gone or damaged. CalveErrors, NoSuchTableError and whatever else tells
+    about a table or a commit pass through. Messages hold no SQL, and no password of a URI.
     """
     try:
         yield
@@ -188,6 +190,12 @@ def _classify(error: Exception, doing: str) -> CalveError | None:
     if isinstance(error, FileNotFoundError):
         return TableUnusable(
             message, hint="restore the file, or have the catalog point to metadata that exists", code=METADATA_GONE
+        )
+    if isinstance(error, (BadMetadata, UnicodeDecodeError)):
+        return TableUnusable(
+            message,
+            hint="restore the file, or have the catalog point to metadata that can be read",
+            code=METADATA_DAMAGED,
         )
     if isinstance(error, OSError) and error.errno in _FULL:
         return Unreachable(message, hint=_FULL_HINT, code=STORAGE_FULL)

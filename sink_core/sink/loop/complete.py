@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.kafka.source import Silent
@@ -48,12 +48,14 @@ def data_complete(
     timestamp_types: Mapping[str, int],
     ledger_table: str,
     silent: Silent | None = None,
+    held: Collection[str] = (),
 ) -> DataComplete:
     """The event that makes the batch count.
 
     `high_watermarks` were read after the plan's broker time; `timestamp_types` by topic as the broker numbers them. A
     partition read up to its high watermark contributes the plan's broker time under LogAppendTime: whatever comes later
     is later. Up to its LSO would not do: a record of an open transaction is older than the moment it becomes visible.
+    Tables that are `held` were fed by no topic of the batch, and so lack nothing of it.
     """
     plan = batch.plan
     counts = {TopicPartition(c.topic, c.partition): c for c in batch.counts}
@@ -74,7 +76,7 @@ def data_complete(
         batch_id=plan.batch_id,
         predecessor=plan.predecessor,
         kind="batch",
-        tables=tuple(sorted(o.table for o in batch.tables)),
+        tables=tuple(sorted({*held, *(o.table for o in batch.tables)})),
         totals=totals(batch),
         topic_ids=plan.topic_ids,
         positions=offsets_to_dense({r.at: r.end for r in plan.ranges}),

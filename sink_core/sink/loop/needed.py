@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from calve.sink_core.control.checkpoint import Kept, Needed
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.maintenance_report import OnProgress
+from calve.sink_core.errors import CalveError
 from calve.sink_core.findings import FINDINGS, OTHER_CLUSTER
 from calve.sink_core.tables.format.lake import Looked
 from calve.sink_core.tables.log.checkpoint import table_checkpoint_of
@@ -47,13 +48,19 @@ def _lacking(state: CommitState, taken: Taken) -> Iterator[Kept]:
 def needed(state: CommitState, look: Callable[[str], Looked], tell: OnProgress) -> Needed:
     """What the tables need that the log, as it was read, speaks of. Raises FindingError for what stands against the log
     as a whole.
+
+    A table that can't be loaded has nothing, as far as anybody knows: all events for it stay.
     """
     taken: dict[str, int | None] = {}
     stored: dict[str, dict[str, int]] = {}
     findings: list[str] = []
     for name in state.tables:
         tell(f"looking at {name}")
-        looked = look(name)
+        try:
+            looked = look(name)
+        except CalveError as error:
+            findings.append(f"{error.code} {name}")
+            continue
         table, error = looked.table, looked.finding
         if error and error.finding in _OF_THE_LOG:
             raise error

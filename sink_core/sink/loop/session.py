@@ -129,24 +129,23 @@ class Session(ControlPlane[SinkPipeline, CommitState]):
         what stands against the first.
         """
         loaded: dict[str, LoadedTable | None] = {}
-        for lake, its in self._by_lake(names):
-            for name, found in lake.load(its):
-                if isinstance(found, CalveError):
-                    raise found
-                loaded[name] = found
+        for name, found in self.each_loaded(names):
+            if isinstance(found, CalveError):
+                raise found
+            loaded[name] = found
         return loaded
 
-    def check_tables(self, first_coverage: Callable[[], Coverage]) -> None:
-        """Raise what stands against a table of the pipeline. `first_coverage` as in `TableCommitter`."""
-        for name in self.pipeline.table_names:
-            self.check_table(name, first_coverage)
+    def each_loaded(self, names: Collection[str]) -> Iterator[tuple[str, LoadedTable | CalveError | None]]:
+        """What became of loading each table, as `load` of a `Lake`."""
+        for lake, its in self._by_lake(names):
+            yield from lake.load(its)
 
-    def check_table(self, name: str, first_coverage: Callable[[], Coverage]) -> None:
-        """Raise what stands against a table. `first_coverage` as in `TableCommitter`."""
-        if self.pipeline.format_of(name) == ICEBERG:
-            self.committer(first_coverage).load_checked(name)
-        else:
-            self.load([name])
+    def check_table(self, name: str, first_coverage: Callable[[], Coverage]) -> LoadedTable | None:
+        """A table, None if there is none. Raises what stands against it. `first_coverage` as in `TableCommitter`."""
+        if self.pipeline.format_of(name) != ICEBERG:
+            return self.load([name])[name]
+        found = self.committer(first_coverage).load_checked(name)
+        return self.lake.table(*found) if found else None
 
     def _by_lake(self, names: Collection[str]) -> Iterator[tuple[Lake, list[str]]]:
         of = defaultdict[str, list[str]](list)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
 from calve.sink_core.counts import PartitionCounts
@@ -30,12 +30,14 @@ def write_batch(
     tables: Mapping[str, LoadedTable],
     engine: Engine,
     change: ChangeTables | None = None,
+    left_out: Collection[str] = (),
 ) -> WrittenBatch:
     """Write the files and manifests of a batch. Nothing names them until the batch is published.
 
     `tables` holds the pipeline's tables by name, ledger and dead letters included. If records need what tables lack, or
-    tables that are not there, `change` is asked for it and the batch is written again. Raises TableUnusable, BadRecord
-    (also for more bad records than `dead_letters.stop_above` allows), and what reading, storage and Spark raise.
+    tables that are not there, `change` is asked for it and the batch is written again. Tables that are `left_out` have
+    its records read again for them. Raises TableUnusable, BadRecord (also for more bad records than
+    `dead_letters.stop_above` allows), and what reading, storage and Spark raise.
     """
 
     written_by: WrittenBy | None = None
@@ -58,7 +60,7 @@ def write_batch(
 
     tables, results = write_with_evolution(tables, write, change)
     reach("write.after-files")
-    named = [table.name for table in pipeline.tables if table.explicit]
+    named = [table.name for table in pipeline.tables if table.explicit and table.name not in left_out]
     counts = merge_counts(plan, [count for result in results for count in result.counts], named)
     _check_share(pipeline, counts, [result.first_bad for result in results if result.first_bad])
     files = {name: [file for result in results for file in result.files.get(name, ())] for name in tables}

@@ -190,6 +190,20 @@ def test_a_table_that_failed_alone_holds_up_no_record_of_the_others(terminal: bo
     assert allow(alone, ONE_BEHIND, now_s=NOW + 200).start is not terminal
 
 
+def test_records_that_are_held_back_start_no_run_but_to_try_again() -> None:
+    held = LastRuns(failures=2, failed_s=NOW, config=CONFIG, alone=True, held=frozenset({"bad"}))
+    only = Sight(lag=5_000, end=6_000, bootstrapped=True, by_topic={"bad": 5_000}).beside(held.held)
+    assert want(only).start
+    assert not allow(held, only).start
+    assert allow(held, only, now_s=NOW + 60).start
+    # Those of others are waited for as if there were no more.
+    few = Sight(lag=5_007, end=6_000, bootstrapped=True, by_topic={"bad": 5_000, "good": 7}).beside(held.held)
+    assert_tells(want(few, waited_s=59), start=False, named=(7,))
+    assert want(few, waited_s=60).start
+    assert allow(held, few).start
+    assert WAITING.beside(held.held) == WAITING
+
+
 def test_a_table_behind_whose_last_run_ended_well_needs_no_run() -> None:
     assert not allow(LastRuns(), ONE_BEHIND).start
 

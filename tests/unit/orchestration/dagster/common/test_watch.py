@@ -40,7 +40,7 @@ def test_before_the_first_publish_all_that_is_there_waits() -> None:
 
 def test_lag_is_what_no_publish_covers_and_a_new_partition_is_read_from_its_beginning() -> None:
     assert see(10, 20) == Sight(lag=0, end=30, bootstrapped=True, published_s=5.5)
-    assert see(12, 20, 4) == Sight(lag=6, end=36, bootstrapped=True, published_s=5.5)
+    assert see(12, 20, 4) == Sight(lag=6, end=36, bootstrapped=True, published_s=5.5, by_topic={TOPIC: 6})
 
 
 def test_what_is_published_but_not_committed_does_not_wait_in_the_source() -> None:

@@ -1,0 +1,154 @@
+"""Tables that can't be loaded, or not be written: the topics that feed them are held back, and all others go on.
+
+A record goes to all of its tables or to none, and none is decoded for a table whose schema nobody knows. So nothing of
+such a topic is read until the table is well again, or somebody takes it out of the file: nothing is lost, and nothing
+has to be made up for. A table with `history: replay` needs no such wait for a topic that feeds others too: it is left
+out of batches, and gets them as a table does that was added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from copy import copy
+from typing import TypeVar
+
+from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
+from calve.sink_core.control.blockers import READ_S
+from calve.sink_core.control.status import Blocker
+from calve.sink_core.errors import CalveError, FindingError
+from calve.sink_core.iceberg.commit.other_pipelines import Coverage
+from calve.sink_core.kafka.pending import first_timestamps
+from calve.sink_core.offsets import Offsets
+from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.tables.format.lake import LoadedTable
+from calve.sink_core.timing import Deadline
+
+AGAIN_AFTER_S = 60.0
+"""A table that could not be loaded or committed to is tried again by a run that goes on for longer than this."""
+
+T = TypeVar("T")
+
+
+class HeldBack(Exception):
+    """Tables could not be loaded for a batch: what is left is planned anew."""
+
+
+class Held:
+    """The tables that a run does without, each with why. The pipeline's ledger and dead letters it can't do without."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._failed: dict[str, CalveError] = {}
+        self._again = Deadline.after(0.0)
+
+    @property
+    def failed(self) -> Mapping[str, CalveError]:
+        """Why, by table; each error says which topics are `held`. All else goes on, so that trying again costs little,
+        and nobody has to say that a table is well again.
+        """
+        topics = topics_held(self._session.pipeline, self._failed)
+        for name, error in self._failed.items():
+            error.held, error.waits_for_answer = topics[name], False
+        return self._failed
+
+    @property
+    def topics(self) -> set[str]:
+        """Those of which nothing is read."""
+        return {topic for topics in topics_held(self._session.pipeline, self._failed).values() for topic in topics}
+
+    @property
+    def left_out(self) -> set[str]:
+        """Tables that go without what other tables get, and have it read again for them."""
+        return {t.name for t in self._session.pipeline.tables if t.name in self._failed and _makes_up(t)}
+
+    def others(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if name not in self._failed]
+
+    def sorted_out(self, outcomes: Iterable[tuple[str, T | CalveError]]) -> Iterator[tuple[str, T]]:
+        """Those that are no failure; what failed is held back from here on, and found by `check`. Raises findings, and
+        what stands against ledger or dead letters.
+        """
+        internal = {self._session.pipeline.ledger_table, self._session.pipeline.dead_letter_table}
+        for name, outcome in outcomes:
+            if not isinstance(outcome, CalveError):
+                yield name, outcome
+            elif isinstance(outcome, FindingError) or name in internal:
+                raise outcome
+            else:
+                # Without its frames, which hold clients.
+                self._failed[name] = copy(outcome)
+                self._again = Deadline.after(AGAIN_AFTER_S)
+
+    def check(self) -> None:
+        """Raise the first failure if no topic is left to read."""
+        if self._failed and self.topics.issuperset(self._session.pipeline.topics):
+            raise next(iter(self._failed.values()))
+
+    def look(self, first_coverage: Callable[[], Coverage]) -> None:
+        """Look at all tables, those first that nothing goes without. `first_coverage` as in `TableCommitter`."""
+        names = sorted(self._session.pipeline.table_names, key=lambda name: name in self._settings)
+        for _ in self.sorted_out((name, self._outcome(name, first_coverage)) for name in names):
+            pass
+        self.check()
+
+    def look_again(self, first_coverage: Callable[[], Coverage]) -> None:
+        """Look at the tables that failed, now and then; what is well again is held back no more."""
+        if self._failed and self._again.passed:
+            self._again = Deadline.after(AGAIN_AFTER_S)
+            for name, _ in self.sorted_out((name, self._outcome(name, first_coverage)) for name in [*self._failed]):
+                del self._failed[name]
+
+    @property
+    def _settings(self) -> dict[str, TableSettings]:
+        return {table.name: table for table in self._session.pipeline.tables}
+
+    def _outcome(self, name: str, first_coverage: Callable[[], Coverage]) -> CalveError | None:
+        try:
+            table = self._session.check_table(name, first_coverage)
+            if table is not None and name in self._settings:
+                check_writable(table, self._settings[name])
+        except CalveError as error:
+            return error
+        return None
+
+
+def check_writable(table: LoadedTable, settings: TableSettings) -> None:
+    """Raise TableUnusable for a data table that no batch can be written for."""
+    table.check_usable()
+    table.row_changes(settings)
+
+
+def topics_held(pipeline: SinkPipeline, tables: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """By table that can't be loaded the topics that are held back for it. Pure."""
+    taking = {topic: [t for t in pipeline.tables if t.rule.takes_topic(topic)] for topic in pipeline.topics}
+    beside = {topic for topic, takers in taking.items() if any(t.name not in tables for t in takers)}
+
+    def held(table: TableSettings) -> tuple[str, ...]:
+        mine = (topic for topic, takers in taking.items() if table in takers)
+        return tuple(topic for topic in mine if not (_makes_up(table) and topic in beside))
+
+    return {table.name: held(table) for table in pipeline.tables if table.name in tables}
+
+
+def held_back(session: Session, failed: Mapping[str, CalveError], waiting: Offsets) -> Iterator[Blocker]:
+    """The tables that could not be loaded, each with what waits for it and since when: its oldest record that waits, or
+    what was published and is not in it. `waiting` are the lags.
+    """
+    topics = topics_held(session.pipeline, failed)
+    positions = session.log.state.positions() or {}
+    held = {at: lag for at, lag in waiting.items() if lag and any(at.topic in names for names in topics.values())}
+    begins = {at: positions.get(at, 0) for at in held}
+    times = first_timestamps(session.pipeline.kafka.properties, begins, timeout_s=READ_S)
+    for name, error in failed.items():
+        mine = topics.get(name, ())
+        known = [*(ms for at, ms in times.items() if at.topic in mine), session.log.state.behind_since_ms(name)]
+        since_ms = min((ms for ms in known if ms is not None), default=None)
+        records = sum(lag for at, lag in held.items() if at.topic in mine)
+        waits = f"; {records:,} records of {', '.join(mine)} wait for it" if records else ""
+        why = Blocker.of(name, error)
+        yield Blocker(name, f"{why.why}{waits}", why.hint, since_ms)
+
+
+def _makes_up(table: TableSettings) -> bool:
+    """Whether it gets by range jobs what was published without it."""
+    return table.explicit and table.history == "replay"
