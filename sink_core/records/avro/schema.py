@@ -16,14 +16,16 @@ from typing import Any, cast
 import fastavro.read
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
+from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
+
 Node = str | list[Any] | dict[str, Any]
 """A schema as JSON: the name of a type, a union, or a type with its parts."""
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NAMED = ("record", "error", "enum", "fixed")
 _DECIMAL = "calve-decimal"
-_DECIMAL_BYTES, _BEYOND = 16, Decimal("1E+38")
-"""Bytes of 38 digits, and the first number that has more."""
+_DECIMAL_BYTES, _DIGITS, _BEYOND = 16, 39, Decimal("1E+38")
+"""Bytes of 38 digits, what these have at most, and the first number that has more than 38."""
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
@@ -214,7 +216,14 @@ def exact(data: bytes, scale: int) -> Decimal:
         if data[:-_DECIMAL_BYTES].strip(b"\xff" if sign else b"\0"):
             return _BEYOND
         data = data[-_DECIMAL_BYTES:]
-    return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale, _EXACT)
+    number = int.from_bytes(data, "big", signed=True)
+    if scale > DECIMAL_DIGITS:
+        # Arrow can't bring these to a column's scale, and makes 0 of some.
+        number, rest = divmod(number, 10 ** min(scale - DECIMAL_DIGITS, _DIGITS))
+        if rest:
+            return _BEYOND
+        scale = DECIMAL_DIGITS
+    return Decimal(number).scaleb(-scale, _EXACT)
 
 
 # fastavro's way to add logical types; the names are ours, so nobody else's schemas are concerned.

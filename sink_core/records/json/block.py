@@ -17,6 +17,7 @@ import pyarrow.json as pj
 
 from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
 from calve.sink_core.records.decode.text import carried_as_text
+from calve.sink_core.records.json.decimals import has_decimals, may_be_too_fine, refuse_too_fine
 
 UNFRAMED = "not a JSON object: it doesn't begin with { and end with }"
 
@@ -52,6 +53,10 @@ def read(block: bytes, records: int, schema: pa.Schema, *, others: bool = False)
     """
     if not block.isascii():
         block.decode()
+    if has_decimals(schema) and may_be_too_fine(block):
+        if records > 1:
+            raise ValueError("a decimal with too many digits behind the point, perhaps")
+        refuse_too_fine(block, schema)
     # open_json rather than read_json: the same parser at half the cost of a call.
     reader = pj.open_json(
         pa.BufferReader(block),

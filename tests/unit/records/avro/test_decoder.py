@@ -62,6 +62,7 @@ FLOAT_MAX = 3.4028234663852886e38
 
 DECIMAL_38 = logical("bytes", "decimal", precision=38, scale=10)
 FIXED_DECIMAL = fixed(16, logicalType="decimal", precision=38, scale=0)
+FINE_43, FINEST = (logical("bytes", "decimal", precision=scale, scale=scale) for scale in (43, 10**9))
 POINT_TYPE = StructType(NestedField(2, "y", IntegerType()), NestedField(3, "x", LongType(), required=True))
 REQUIRED_INTS = ListType(2, LongType(), element_required=True)
 BY_NAME = MapType(2, StringType(), 3, DecimalType(5, 2), value_required=False)
@@ -128,6 +129,8 @@ def cases() -> list[tuple[Any, IcebergType, object, object]]:
     for digits in ("0", "1.25", "-1.25", "999.99", "-999.99"):
         grid.append((DECIMAL_5, DecimalType(5, 2), unscaled(digits, 2), Decimal(digits)))
         grid.append((DECIMAL_5, DecimalType(38, 4), unscaled(digits, 2), Decimal(digits)))
+    grid.append((FINE_43, DecimalType(20, 5), unscaled("0.00001", 43)[1:], Decimal("0.00001")))
+    grid.append((FINE_43, DecimalType(20, 0), b"\0", Decimal(0)))
     for number in (10**38 - 1, -(10**38) + 1, 0, -1):
         grid.append((FIXED_DECIMAL, DecimalType(38, 0), number.to_bytes(16, "big", signed=True), Decimal(number)))
         grid.append(
@@ -204,6 +207,8 @@ BAD: list[tuple[Any, IcebergType, object, Naming]] = [
     (DECIMAL_5, DecimalType(5, 1), unscaled("1.25", 2), Naming(of="a")),
     (DECIMAL_5, DecimalType(4, 2), unscaled("999.99", 2), Naming(of="a")),
     (DECIMAL_5, DecimalType(5, 2), (10**30).to_bytes(17, "big"), Naming(of="a")),
+    (FINE_43, DecimalType(20, 4), b"\1", Naming(of="a")),
+    (FINEST, DecimalType(20, 4), b"\1", Naming(of="a")),
     (DECIMAL_5, DoubleType(), unscaled("1.25", 2), Naming("decimal(5, 2)", "double", of="a")),
     (logical("long", "timestamp-millis"), TimestampType(), 1, Naming("timestamp-millis", "timestamp", of="a")),
     (logical("long", "local-timestamp-micros"), TimestamptzType(), 1, Naming("local-timestamp-micros", of="a")),

@@ -82,6 +82,39 @@ def test_a_decimal_that_has_too_many_digits_at_its_scale_does_not_fit(
     assert good["a"] in (Decimal("0.5"), [Decimal("0.5")], [("k", Decimal("0.5"))])
 
 
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        ("decimal(20,4)", "1e-43"),
+        ("decimal(20,4)", '"1e-43"'),
+        ("decimal(20,4)", '"1\\u0065-43"'),
+        ("decimal(20,4)", '"1e-4\\u0033"'),
+        ("decimal(20,4)", "-0.5E-042"),
+        ("decimal(9,0)", "1e-39"),
+        ("decimal(9,0)", f"0.{'0' * 29}1e-9"),
+        ("decimal(9,0)", f'"{"0" * 200}1e-39"'),
+        ("decimal(9,0)", f"1e-{'9' * 10_000}"),
+    ],
+)
+@pytest.mark.parametrize("within", ["{}", "list<{}>", "struct<m: {}>", "map<string,{}>"], ids=lambda part: part)
+def test_a_decimal_with_digits_far_behind_the_point_is_not_zero(kind: str, number: str, within: str) -> None:
+    shape = {"{}": "{}", "list<{}>": "[{}]", "struct<m: {}>": '{{"m":{}}}'}.get(within, '{{"k":{}}}')
+    values = [f'{{"a":{shape.format(each)}}}'.encode() for each in (number, "5")]
+    bad, good = outcomes(decoded({"a": within.format(kind)}, *values), 2)
+    assert bad[0] == FIT
+    assert bad[1].startswith("a")
+    assert good["a"] in (Decimal(5), [Decimal(5)], {"m": Decimal(5)}, [("k", Decimal(5))])
+
+
+def test_what_is_far_behind_the_point_of_others_spoils_no_decimal() -> None:
+    columns = {"d": "decimal(9,0)", "x": "double", "t": "string", "id": "string"}
+    texts = ["1e-300", "1e-39", "\\u0031e-99", "f79c3e09-677c-4bbd-a47e-399999999999", "3fe-99", "1.5e-40 ", ""]
+    values = [f'{{"d":10e-1,"x":1.5e-300,"o":1e-99,"t":"{text}","id":"{text}"}}'.encode() for text in texts]
+    found = outcomes(decoded(columns, *values), len(values))
+    assert [row["t"] for row in found] == [text.replace("\\u0031", "1") for text in texts]
+    assert [(row["d"], row["x"]) for row in found] == [(Decimal(1), 1.5e-300)] * len(values)
+
+
 def test_a_decimal_may_have_all_digits_of_its_type() -> None:
     digits = ["12345678901234567890123456.0123456789", "-9999999999999999999999999999.9999999999", "0"]
     values = [f'{{"a":{number}}}'.encode() for number in digits]
