@@ -113,6 +113,15 @@ PROTOC = ErrorCode(
     "By a lack of memory perhaps.",
     "Run again, with more memory.",
 )
+SCHEMA_TOO_LARGE = ErrorCode(
+    "CLV-4216",
+    "A schema costs more than one may",
+    (
+        "Its text, the schemas that it refers to, its levels, or its fields, of which a type has all of its own at each"
+        " place that names it, are more than any table has use for. Records of such a schema are dead letters."
+    ),
+    "Have producers use a smaller one, and replay their dead letters; or name the columns under `auto_create.columns`.",
+)
 KEY_IN_TWO_PARTITIONS = ErrorCode(
     "CLV-4301",
     "A key has changes in two partitions",

@@ -17,10 +17,7 @@ no column for it, unless it has one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from itertools import count
 from typing import Any, cast
 
 from pyiceberg.types import (
@@ -48,6 +45,7 @@ from pyiceberg.types import (
 from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.avro.schema import Node, WriterSchema, logical, shown
+from calve.sink_core.records.columns.budget import MOST_FIXED, FieldIds
 from calve.sink_core.records.columns.checked import IN_A_NEW_TABLE, Columns, Unfit, WithinItself, of_fields
 from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
 
@@ -82,7 +80,7 @@ def avro_columns(schema: WriterSchema, unfit: Unfit = IN_A_NEW_TABLE) -> Columns
             hint="name the columns under auto_create.columns",
             code=NO_RECORD,
         )
-    columns = _Columns(schema, partial(next, count(1)), unfit)
+    columns = _Columns(schema, FieldIds(schema.name), unfit)
     return of_fields(schema.name, columns.fields(record, "", ()), unfit)
 
 
@@ -91,13 +89,13 @@ class _Columns:
     """`outer` are the names of the records that a field is within."""
 
     schema: WriterSchema
-    next_id: Callable[[], int]
+    next_id: FieldIds
     unfit: Unfit
 
     def fields(self, record: dict[str, Any], path: str, outer: tuple[str, ...]) -> list[NestedField]:
         fields: list[NestedField] = []
         for member in record["fields"]:
-            field_id, name, within = self.next_id(), str(member["name"]), (*outer, str(record["name"]))
+            field_id, name, within = self.next_id(path), str(member["name"]), (*outer, str(record["name"]))
             try:
                 kind, required = self._type(member["type"], f"{path}{name}", within)
             except ConfigError as error:
@@ -128,6 +126,8 @@ class _Columns:
         if meaning is not None:
             return _LOGICAL[meaning]
         if kind == "fixed":
+            if parts["size"] > MOST_FIXED:
+                raise self._refused(path, f"is fixed({parts['size']}); one has {MOST_FIXED} bytes at most")
             return FixedType(int(parts["size"]))
         if kind in _PLAIN or kind == "null":
             return _PLAIN.get(kind)
@@ -135,11 +135,11 @@ class _Columns:
 
     def _nested(self, parts: dict[str, Any], kind: str, path: str, outer: tuple[str, ...]) -> IcebergType | None:
         if kind == "array":
-            element_id = self.next_id()
+            element_id = self.next_id(path)
             element, required = self._type(parts["items"], f"{path}.element", outer)
             return element and ListType(element_id, element, element_required=required)
         if kind == "map":
-            key_id, value_id = self.next_id(), self.next_id()
+            key_id, value_id = self.next_id(path), self.next_id(path)
             value, required = self._type(parts["values"], f"{path}.value", outer)
             return value and MapType(key_id, StringType(), value_id, value, value_required=required)
         if str(parts["name"]) in outer and not self.unfit.has(path):

@@ -12,10 +12,12 @@ from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.avro.columns import avro_columns
 from calve.sink_core.records.avro.decoder import AvroDecoder, OneSchema
 from calve.sink_core.records.avro.schema import WriterSchema, writer_schema
+from calve.sink_core.records.columns.budget import within_budget
+from calve.sink_core.records.columns.checked import Unfit
 from calve.sink_core.records.columns.names import EXACT, Names
 from calve.sink_core.records.decode.decoded import Decoder
 from calve.sink_core.records.decode.format import Format, Steps, Values
-from calve.sink_core.records.decode.registry import ById, Registry
+from calve.sink_core.records.decode.registry import ById, Registered, Registry
 from calve.sink_core.records.decode.registry_format import RegistryFormat
 
 
@@ -25,10 +27,12 @@ def avro_format(value: ValueSettings) -> Format:
         return FixedAvro(fixed_schema(value.schema))
     assert value.registry is not None
     registry = Registry(value.registry)
-    schemas = ById(
-        registry, "AVRO", lambda found: writer_schema(found.name, found.text, [text for _, text in found.references])
-    )
-    return RegistryFormat(registry, schemas, AvroDecoder, avro_columns)
+    return RegistryFormat(registry, ById(registry, "AVRO", _registered), AvroDecoder, avro_columns)
+
+
+def _registered(found: Registered) -> WriterSchema:
+    schema = writer_schema(found.name, found.text, [text for _, text in found.references])
+    return within_budget(schema, lambda of: avro_columns(of, Unfit(())))
 
 
 @dataclass(frozen=True, slots=True)

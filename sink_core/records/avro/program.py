@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from calve.sink_core.packed import Packed
 from calve.sink_core.records.avro import kernel
-from calve.sink_core.records.avro.schema import Node, WriterSchema, exact, logical
+from calve.sink_core.records.avro.schema import Node, WriterSchema, exact, is_for_many_at_once, logical
 from calve.sink_core.records.avro.vectorised import GaveUp, carried, is_text
 from calve.sink_core.texts import gather
 
@@ -39,12 +39,12 @@ class _Suspects(Exception):
 def program(schema: WriterSchema, carrier: pa.DataType) -> Program | None:
     """The program for values of `schema` as columns of the struct `carrier`; None if there can be none."""
     record = schema.record
-    if record is None or schema.resolved(schema.root) != record:
+    if record is None or schema.resolved(schema.root) != record or not is_for_many_at_once(schema):
         return None
     made = Program(schema)
     try:
         made.make = made.record(record, carrier, -1)
-    except (GaveUp, RecursionError):  # a record within itself has no end
+    except GaveUp:
         return None
     return made
 

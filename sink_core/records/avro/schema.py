@@ -11,11 +11,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from math import inf
 from typing import Any, cast
 
 import fastavro.read
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
+from calve.sink_core.records.columns.budget import MOST_FIELDS, MOST_FIXED
 from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
 
 Node = str | list[Any] | dict[str, Any]
@@ -72,7 +74,7 @@ def writer_schema(name: str, text: str, references: Sequence[str] = ()) -> Write
             parse_schema(_loaded(reference), named_schemas=cast(dict[str, Any], definitions))
         root = cast(Node, parse_schema(_loaded(text), named_schemas=cast(dict[str, Any], definitions)))
         readable = parse_schema(cast(Any, _Plain(definitions).of(root)))
-        _refuse_empty_items(WriterSchema(name, root, definitions, readable), root, set())
+        _refuse_empty_items(WriterSchema(name, root, definitions, readable), root, {})
     except (SchemaParseException, UnknownType, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not an Avro schema: {type(error).__name__}: {error}") from None
     return WriterSchema(name, root, definitions, readable)
@@ -88,33 +90,61 @@ def within_record(schema: WriterSchema, name: str) -> WriterSchema:
     return WriterSchema(schema.name, record(schema.root), schema.definitions, readable)
 
 
-def _refuse_empty_items(schema: WriterSchema, given: Node, seen: set[str]) -> None:
-    """Raise SchemaParseException for an array of what takes no bytes: a record of a few could say it has 2⁶³ items."""
+def _refuse_empty_items(schema: WriterSchema, given: Node, known: dict[str, bool]) -> bool:
+    """Whether values of `given` take no bytes; `known` are the names that were looked at, each once. Raises
+    SchemaParseException for an array of such: a record of a few bytes could say it has 2⁶³ items.
+    """
     node = schema.resolved(given)
     if isinstance(node, str):
-        return
-    if isinstance(node, list):
-        parts = cast(list[Node], node)
-    elif node.get("name") in seen:
-        return
-    else:
-        if "name" in node:
-            seen.add(str(node["name"]))
-        parts = [field["type"] for field in node.get("fields", ())]
-        parts += [node[key] for key in ("items", "values") if key in node]
-        if node["type"] == "array" and _takes_no_bytes(schema, node["items"]):
-            raise SchemaParseException(f"an array of {shown(schema.resolved(node['items']))}, which takes no bytes")
-    for part in parts:
-        _refuse_empty_items(schema, part, seen)
-
-
-def _takes_no_bytes(schema: WriterSchema, given: Node) -> bool:
-    node = schema.resolved(given)
-    if not isinstance(node, dict):
         return node == "null"
-    if node["type"] == "fixed":
-        return node["size"] == 0
-    return node["type"] in ("record", "error") and all(_takes_no_bytes(schema, f["type"]) for f in node["fields"])
+    if isinstance(node, list):
+        for branch in node:
+            _refuse_empty_items(schema, cast(Node, branch), known)
+        return False
+    name, kind = str(node.get("name", "")), str(node["type"])
+    if name in known:
+        return known[name]
+    if name:
+        # A record within itself has no value without a byte that says so, or no end.
+        known[name] = False
+    parts = [field["type"] for field in node.get("fields", ())]
+    parts += [node[key] for key in ("items", "values") if key in node]
+    empty = [_refuse_empty_items(schema, part, known) for part in parts]
+    if kind == "array" and empty[0]:
+        raise SchemaParseException(f"an array of {shown(schema.resolved(node['items']))}, which takes no bytes")
+    is_empty = node["size"] == 0 if kind == "fixed" else kind in ("record", "error") and all(empty)
+    if name:
+        known[name] = is_empty
+    return is_empty
+
+
+def is_for_many_at_once(schema: WriterSchema) -> bool:
+    """Whether the schema, each type written out at each place that names it, is as small as readers have it that make
+    a step of each part. One within itself has no end.
+    """
+    return _size(schema, schema.root, {}) <= MOST_FIELDS
+
+
+def _size(schema: WriterSchema, given: Node, known: dict[str, float]) -> float:
+    """How many parts `given` has; `known` are those of names that were looked at, each once."""
+    node = schema.resolved(given)
+    if isinstance(node, str):
+        return 1
+    if isinstance(node, list):
+        return 1 + sum(_size(schema, cast(Node, branch), known) for branch in node)
+    if node["type"] == "fixed" and node["size"] > MOST_FIXED:
+        return inf
+    name = str(node.get("name", ""))
+    if name in known:
+        return known[name]
+    if name:
+        known[name] = inf
+    parts = [field["type"] for field in node.get("fields", ())]
+    parts += [node[key] for key in ("items", "values") if key in node]
+    size = 1 + sum(_size(schema, part, known) for part in parts)
+    if name:
+        known[name] = size
+    return size
 
 
 def logical(node: Node) -> str | None:

@@ -15,7 +15,8 @@ from calve.sink_core.records.avro.schema import Node, WriterSchema
 
 MOST_NESTED = 1_000
 """Values within each other. fastavro calls itself for each: some thousands more are the end of its stack."""
-
+_PARTS, _PARTS_OF_A_BYTE = 10_000, 16
+"""Parts that a value may have, and how many more for each of its bytes. Those of no bytes have no other end."""
 _MOST_SHIFT = 63
 _SIZES = {"null": 0, "float": 4, "double": 8}
 _LONG, _MORE = 2**64, 0x80
@@ -23,10 +24,13 @@ _LONG, _MORE = 2**64, 0x80
 
 def check(data: bytes, at: int, schema: WriterSchema) -> int:
     """The place behind the value of `schema` that begins at a place. Raises ValueError saying why it is none."""
-    value = _Value(data, at, schema)
+    value, left = _Value(data, at, schema), _PARTS + _PARTS_OF_A_BYTE * len(data)
     # No call of itself: whoever writes says how deep.
     open_values = [iter([schema.root])]
     while open_values:
+        left -= 1
+        if left < 0:
+            raise ValueError(f"{len(data):,} bytes with more than {_PARTS:,} parts, and {_PARTS_OF_A_BYTE} for a byte")
         node = next(open_values[-1], None)
         if node is None:
             open_values.pop()

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -44,6 +45,7 @@ class Carriers:
     names: Names = EXACT
     misfits: list[str] = field(default_factory=list[str])
     clash: str = ""
+    _branches: dict[tuple[int, pa.DataType], pa.DataType | None] = field(default_factory=dict[Any, Any], repr=False)
 
     def carrier(self, given: Node, wanted: pa.DataType, path: str) -> pa.DataType:
         """The type for values of `given` on their way to `wanted`, a type of a file's schema."""
@@ -63,11 +65,21 @@ class Carriers:
             return self.carrier(branches[0], wanted, path)
         kinds: list[pa.DataType] = []
         for branch in branches:
-            alone = Carriers(self.schema, self.names)
-            kinds.append(alone.carrier(branch, wanted, path))
-            if alone.misfits or kinds[-1] != kinds[0]:
+            kind = self._branch(self.schema.resolved(branch), wanted, path)
+            if kind is None or kind != next(iter(kinds), kind):
                 return self._misfit(node, wanted, path)
+            kinds.append(kind)
         return kinds[0] if kinds else pa.null()
+
+    def _branch(self, node: Node, wanted: pa.DataType, path: str) -> pa.DataType | None:
+        """The type for a branch of several; None if it doesn't fit. Looked at once, as unions may be within unions."""
+        # The schema holds the node, so that no other one gets its id.
+        key = id(node), wanted
+        if key not in self._branches:
+            alone = Carriers(self.schema, self.names, _branches=self._branches)
+            kind = alone.carrier(node, wanted, path)
+            self._branches[key] = None if alone.misfits else kind
+        return self._branches[key]
 
     def _nested(self, node: Node, wanted: pa.DataType, path: str) -> pa.DataType | None:
         if not isinstance(node, dict):

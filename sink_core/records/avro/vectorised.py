@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from calve.sink_core.records.avro.batch import Batch, Int64s, Suspects, TooManySteps
-from calve.sink_core.records.avro.schema import Node, WriterSchema, exact, logical
+from calve.sink_core.records.avro.schema import Node, WriterSchema, exact, is_for_many_at_once, logical
 
 _PADDING = bytes(16)
 # Each takes out the records in which the same field is unusual.
@@ -44,11 +44,11 @@ there are too many of them."""
 def reader(schema: WriterSchema, carrier: pa.DataType) -> Reader | None:
     """Reads values to columns of the struct `carrier`, as `Carriers` chose it. None if the schema is not for this."""
     record = schema.record
-    if record is None or schema.resolved(schema.root) != record:
+    if record is None or schema.resolved(schema.root) != record or not is_for_many_at_once(schema):
         return None
     try:
         read = _record(schema, record, carrier)
-    except (GaveUp, RecursionError):  # a record within itself has no end
+    except GaveUp:
         return None
 
     def read_all(values: Sequence[bytes], header_bytes: int) -> tuple[pa.RecordBatch, list[int]] | None:

@@ -15,6 +15,7 @@ from calve.sink_core.config.problems import nearest
 from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
 from calve.sink_core.error_codes.tables import BAD_TERM
 from calve.sink_core.errors import ConfigError
+from calve.sink_core.records.columns.budget import BeyondBudget
 from calve.sink_core.records.columns.column_names import ANY_COLUMN, ColumnRule, Taken
 
 
@@ -43,10 +44,11 @@ class Unfit:
 
     def leave_out(self, path: str, name: str, error: ConfigError, outer: Sequence[str] = ()) -> None:
         """Note a field of the struct at a path, which is within those of the types `outer`, the schema's own first.
-        Raises the error for a new table, and to have all of a type without an end left out, unless the table has it.
+        Raises the error for a new table, to have all of a type without an end left out, unless the table has it, and
+        if it is about the whole schema.
         """
         is_part = isinstance(error, WithinItself) and error.of in outer[1:] and not self.has(path.removesuffix("."))
-        if self.there is None or is_part:
+        if self.there is None or is_part or isinstance(error, BeyondBudget):
             raise error
         self.paths.append(f"{path}{name}")
 

@@ -20,10 +20,13 @@ from calve.sink_core.config.reading import RegistrySettings
 from calve.sink_core.config.references import resolve, without_user_info
 from calve.sink_core.error_codes.records import NO_SAMPLE, REGISTRY_DOWN, REGISTRY_REFUSES, REGISTRY_SETTING
 from calve.sink_core.errors import ConfigError, Unreachable
+from calve.sink_core.records.columns.budget import MOST_CHARACTERS, MOST_LEVELS, MOST_REFERENCES
 from calve.sink_core.records.decode.framing import Framing, Named
 
 TIMEOUT_S = 10
 """For each request; the client's own default is to wait for ever."""
+MOST_UNKNOWN = 500
+"""Ids without a schema that the registry is asked for, a request each. Who sends more knows no schema."""
 MAX_RETRIES = 2
 """Of a request that was not answered, or with 408, 429 or 5xx."""
 HEADER_BYTES = 5
@@ -56,7 +59,9 @@ S = TypeVar("S", bound=Named)
 
 class ById(Generic[S]):
     """The registry's schemas of one kind by the header of values, made ready by `read`, which raises ValueError for a
-    text that is none. What was found, or not, is remembered for the object's life."""
+    text that is none. What was found, or not, is remembered for the object's life. After `MOST_UNKNOWN` ids that have
+    none, no other id is asked for: whoever sends ids at random would have a request for each.
+    """
 
     header_bytes = HEADER_BYTES
 
@@ -64,6 +69,7 @@ class ById(Generic[S]):
         self._registry, self._read = registry, read
         self._kind: Kind = kind
         self._by_header: dict[bytes, S | str] = {}
+        self._unknown = 0
 
     def writer_of(self, value: bytes) -> S:
         """The schema of a value in wire format.
@@ -72,7 +78,10 @@ class ById(Generic[S]):
         """
         found = self._by_header.get(value[:HEADER_BYTES])
         if found is None:
-            found = self._by_header[value[:HEADER_BYTES]] = self._look_up(schema_id(value))
+            number = schema_id(value)
+            if self._unknown >= MOST_UNKNOWN:
+                raise ValueError(f"schema id {number} was not asked for: {self._unknown} ids before it have no schema")
+            found = self._by_header[value[:HEADER_BYTES]] = self._look_up(number)
         if isinstance(found, str):
             raise ValueError(found)
         return found
@@ -82,6 +91,7 @@ class ById(Generic[S]):
         try:
             registered = self._registry.schema(number, self._kind)
         except LookupError as error:
+            self._unknown += 1
             return str(error.args[0])
         try:
             return self._read(registered)
@@ -136,7 +146,7 @@ class Registry:
     def schema(self, number: int, kind: Kind) -> Registered:
         """The schema of that id with all it refers to.
 
-        Raises LookupError saying which one isn't there or isn't of the kind, Unreachable and ConfigError.
+        Raises LookupError saying which one isn't there, isn't of the kind or is too large, Unreachable and ConfigError.
         """
         name = f"schema id {number}"
         try:
@@ -146,29 +156,43 @@ class Registry:
         found = schema.schema_type or _AVRO
         if found != kind:
             raise LookupError(f"{name} is {_SHOWN.get(found, found)}, not {_SHOWN[kind]}")
+        text, references = schema.schema_str or "", dict[tuple[str, int], tuple[str, str]]()
         try:
-            references = self._referenced(schema.references or (), {})
+            self._refer(schema.references or (), references, MOST_CHARACTERS - len(text))
         except LookupError as error:
             raise LookupError(f"{name}: {error.args[0]}") from None
-        return Registered(name, schema.schema_str or "", references)
+        return Registered(name, text, tuple(references.values()))
 
     def register(self, subject: str, text: str) -> int:
         """The id of an Avro schema, registered under `subject` if it is not yet. Raises Unreachable and ConfigError."""
         schema = Schema(text, _AVRO)
         return self._ask(f"registering {subject}", lambda client: client.register_schema(subject, schema))
 
-    def _referenced(
-        self, references: Iterable[SchemaReference], found: dict[tuple[str, int], tuple[str, str]]
-    ) -> tuple[tuple[str, str], ...]:
-        """Names and texts of the schemas referred to, each after those it uses itself. Raises LookupError."""
+    def _refer(
+        self,
+        references: Iterable[SchemaReference],
+        found: dict[tuple[str, int], tuple[str, str]],
+        room: int,
+        within: tuple[tuple[str, int], ...] = (),
+    ) -> int:
+        """Add names and texts of the schemas referred to, each after those it uses itself, and those that are `within`
+        each other by now. Returns what is left of the `room` for characters. Raises LookupError.
+        """
+        if room < 0:
+            raise LookupError(f"more than {MOST_CHARACTERS:,} characters, with the schemas it refers to")
+        if len(within) > MOST_LEVELS:
+            raise LookupError(f"more than {MOST_LEVELS} schemas that refer to each other")
         for reference in references:
-            subject, version = str(reference.subject), int(reference.version or 0)
-            if (subject, version) in found:
+            at = str(reference.subject), int(reference.version or 0)
+            if at in found or at in within:
                 continue
-            schema = self._version(subject, version)
-            self._referenced(schema.references or (), found)
-            found.setdefault((subject, version), (str(reference.name), schema.schema_str or ""))
-        return tuple(found.values())
+            if len(found) + len(within) >= MOST_REFERENCES:
+                raise LookupError(f"it refers to more than {MOST_REFERENCES} schemas")
+            schema = self._version(*at)
+            text = schema.schema_str or ""
+            room = self._refer(schema.references or (), found, room - len(text), (*within, at))
+            found.setdefault(at, (str(reference.name), text))
+        return room
 
     def _version(self, subject: str, version: int) -> Schema:
         name = f"subject {subject} version {version}"

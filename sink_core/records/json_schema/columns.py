@@ -19,10 +19,7 @@ field.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from itertools import count
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -44,6 +41,7 @@ from pyiceberg.types import (
 
 from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
 from calve.sink_core.errors import ConfigError
+from calve.sink_core.records.columns.budget import FieldIds
 from calve.sink_core.records.columns.checked import Columns, of_fields
 from calve.sink_core.records.decode.python_json import MOST_LEVELS
 from calve.sink_core.records.json_schema.decoder import JsonSchema
@@ -65,7 +63,7 @@ class _Found:
 
 def json_schema_columns(schema: JsonSchema) -> Columns:
     """The columns for objects of `schema`, field ids from 1. Raises ConfigError naming the field that has none."""
-    columns = _Columns(schema, partial(next, count(1)))
+    columns = _Columns(schema, FieldIds(schema.name))
     found = columns.found(schema.root, schema.root, "")
     if found is None or not found.node.get("properties"):
         raise ConfigError(
@@ -79,7 +77,7 @@ def json_schema_columns(schema: JsonSchema) -> Columns:
 @dataclass(frozen=True, slots=True)
 class _Columns:
     schema: JsonSchema
-    next_id: Callable[[], int]
+    next_id: FieldIds
 
     def fields(self, found: _Found, path: str, depth: int) -> list[NestedField]:
         fields: list[NestedField] = []

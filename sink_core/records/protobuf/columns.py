@@ -20,10 +20,7 @@ field, google.protobuf.Struct and Value among them; a table that is there is giv
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from itertools import count
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from pyiceberg.types import (
@@ -44,6 +41,7 @@ from pyiceberg.types import (
 )
 
 from calve.sink_core.errors import ConfigError
+from calve.sink_core.records.columns.budget import FieldIds
 from calve.sink_core.records.columns.checked import IN_A_NEW_TABLE, Columns, Unfit, WithinItself, of_fields
 from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
 from calve.sink_core.records.protobuf.known import DECIMAL, declared_digits
@@ -69,7 +67,7 @@ def protobuf_columns(schema: MessageSchema, unfit: Unfit = IN_A_NEW_TABLE) -> Co
     """The columns for messages of `schema`, field ids from 1. Raises ConfigError naming the field that has none in a
     new table.
     """
-    columns = _Columns(schema.name, partial(next, count(1)), unfit)
+    columns = _Columns(schema.name, FieldIds(schema.name), unfit)
     return of_fields(schema.name, columns.fields(schema.descriptor, "", ()), unfit)
 
 
@@ -78,13 +76,13 @@ class _Columns:
     """`outer` are the names of the messages that a field is within."""
 
     name: str
-    next_id: Callable[[], int]
+    next_id: FieldIds
     unfit: Unfit
 
     def fields(self, message: Descriptor, path: str, outer: tuple[str, ...]) -> list[NestedField]:
         fields: list[NestedField] = []
         for of in message.fields:
-            field_id, within = self.next_id(), (*outer, message.full_name)
+            field_id, within = self.next_id(path), (*outer, message.full_name)
             try:
                 kind = self._field(of, f"{path}{of.name}", within)
             except ConfigError as error:
@@ -96,12 +94,12 @@ class _Columns:
 
     def _field(self, field: FieldDescriptor, path: str, outer: tuple[str, ...]) -> IcebergType | None:
         if entry := entry_of(field):
-            key_id, value_id, parts = self.next_id(), self.next_id(), entry.fields_by_name
+            key_id, value_id, parts = self.next_id(path), self.next_id(path), entry.fields_by_name
             value = self._value(parts["value"], f"{path}.value", outer)
             key = _PLAIN[parts["key"].type]
             return value and MapType(key_id, key, value_id, value, value_required=True)
         if field.is_repeated:
-            element_id, element = self.next_id(), self._value(field, f"{path}.element", outer)
+            element_id, element = self.next_id(path), self._value(field, f"{path}.element", outer)
             return element and ListType(element_id, element, element_required=True)
         return self._value(field, path, outer)
 

@@ -105,7 +105,8 @@ class ProtobufDecoder:
             carried, suspect = table.read(together if len(places) == len(together) else together.at(places), at)
             left.append(places[suspect])
             if len(carried):
-                groups[id(schema)] = _Group(schema, [(places[~suspect].tolist(), carried)])
+                group = groups.setdefault(id(schema), _Group(schema))
+                group.carried.append((places[~suspect].tolist(), carried))
         return np.sort(np.concatenate(left)).tolist() if left else []
 
     def _parse(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pyiceberg.schema import Schema
 
 from calve.sink_core.config.reading import ValueSettings
+from calve.sink_core.records.columns.budget import within_budget
+from calve.sink_core.records.columns.checked import Unfit
 from calve.sink_core.records.columns.names import Names
 from calve.sink_core.records.decode.decoded import Decoder
 from calve.sink_core.records.decode.format import Format, Steps
@@ -19,7 +21,8 @@ def protobuf_format(value: ValueSettings) -> Format:
     """With the registry of the settings."""
     assert value.registry is not None
     registry = Registry(value.registry)
-    messages = Messages(ById(registry, "PROTOBUF", lambda found: proto_file(found.name, found.text, found.references)))
+    files = ById(registry, "PROTOBUF", lambda found: proto_file(found.name, found.text, found.references))
+    messages = Messages(files, lambda schema: within_budget(schema, lambda of: protobuf_columns(of, Unfit(()))))
 
     def decoder(schema: Schema, _: object, steps: Steps, names: Names) -> Decoder:
         return ProtobufDecoder(schema, messages, steps, names)

@@ -54,7 +54,7 @@ def layout(message: Descriptor, wanted: pa.Schema, names: Names) -> Table | None
     builder = _Builder(names)
     try:
         _, make = builder.struct(message, wanted, 0, -1)
-    except Lacks:
+    except (Lacks, RecursionError):  # messages within each other may be as many as one likes
         return None
     return Table(
         fields=_words(builder.fields, kernel.FIELD_WORDS),

@@ -7,6 +7,7 @@ prints what is wrong with a text, and takes a few tenths of a second once for ea
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ from google.protobuf.message_factory import GetMessageClass
 from calve.sink_core.error_codes.records import PROTOC
 from calve.sink_core.errors import RetriableError
 from calve.sink_core.packed import Int64s, Packed
+from calve.sink_core.records.columns.budget import COMPILE_BYTES, COMPILE_CPU_S
 from calve.sink_core.records.decode.framing import Framing
 from calve.sink_core.records.protobuf.known import known_files
 
@@ -34,6 +36,16 @@ _COMPILED_KEPT = 256
 _DEEPEST = 64
 _LAST_SHIFT = 63
 _SHOWN_CHARACTERS = 150
+_PROTOC = f"""
+import resource, runpy
+of = ((resource.RLIMIT_CPU, {COMPILE_CPU_S}), (resource.RLIMIT_AS, {COMPILE_BYTES}), (resource.RLIMIT_CORE, 0))
+for kind, most in of:
+    hard = resource.getrlimit(kind)[1]
+    resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+runpy.run_module("grpc_tools.protoc", run_name="__main__", alter_sys=True)
+"""
+"""protoc, which ends itself by a signal for a text that it takes too long for."""
+_BY_OTHERS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 # What protoc's libraries log beside its own words.
 _LOGGED = re.compile(r"WARNING: |[IWEF]\d{4} ")
 
@@ -68,9 +80,13 @@ class MessageSchema:
 class Messages:
     """The messages of values in Confluent's wire format: behind the schema's id stands which of its messages it is."""
 
-    def __init__(self, schemas: Framing[ProtoFile]) -> None:
-        self._schemas = schemas
+    def __init__(
+        self, schemas: Framing[ProtoFile], checked: Callable[[MessageSchema], MessageSchema] = lambda schema: schema
+    ) -> None:
+        """`checked` raises ValueError for a message that can't be read."""
+        self._schemas, self._checked = schemas, checked
         self._by_header: dict[bytes, MessageSchema] = {}
+        self._by_path: dict[tuple[bytes, tuple[int, ...]], MessageSchema | str] = {}
 
     @property
     def header_bytes(self) -> int:
@@ -89,10 +105,23 @@ class Messages:
             return found, short
         file = self._schemas.writer_of(value)
         path, at = _path(value, self._schemas.header_bytes)
-        found = self._by_header.get(value[:at])
-        if found is None:
-            found = self._by_header[value[:at]] = _message(file, path)
-        return found, at
+        # By the numbers, which may be written in many ways.
+        key = value[: self._schemas.header_bytes], path
+        known = self._by_path.get(key)
+        if known is None:
+            known = self._by_path[key] = self._message(file, path)
+        if isinstance(known, str):
+            raise ValueError(known)
+        if at == short:
+            self._by_header[value[:short]] = known
+        return known, at
+
+    def _message(self, file: ProtoFile, path: tuple[int, ...]) -> MessageSchema | str:
+        """The message at a path of the file, or what is wrong with it."""
+        try:
+            return self._checked(_message(file, path))
+        except ValueError as error:
+            return str(error)
 
     def sorted_out(self, values: Packed) -> tuple[list[tuple[MessageSchema, int, Int64s]], list[Int64s]]:
         """Schemas, where their messages begin, and the places of the values; and those of values to be `opened` alone.
@@ -118,40 +147,58 @@ class Messages:
 
 def proto_file(name: str, text: str, references: Sequence[tuple[str, str]] = ()) -> ProtoFile:
     """The schema written in `text`; `references` are names that it imports, and texts. Raises ValueError."""
+    compiled = _compiled(text, tuple(references))
+    if isinstance(compiled, str):
+        raise ValueError(compiled)
     pool = DescriptorPool()
-    for part in FileDescriptorSet.FromString(_compiled(text, tuple(references))).file:
+    for part in FileDescriptorSet.FromString(compiled).file:
         pool.Add(part)
     return ProtoFile(name, pool.FindFileByName(_ROOT))
 
 
 @lru_cache(_COMPILED_KEPT)
-def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> bytes:
-    """A FileDescriptorSet with all imports. Raises ValueError with protoc's words."""
+def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> bytes | str:
+    """A FileDescriptorSet with all imports, or what is wrong with the texts, in protoc's words. Raises RetriableError
+    where somebody else ends protoc.
+    """
     with TemporaryDirectory(prefix="calve-protoc-") as folder, known_files() as known:
         root, out = Path(folder, "in"), Path(folder, "out")
         for name, body in (*references, (_ROOT, text)):
-            path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts:
-                raise ValueError(f"not a Protobuf schema: it imports {name!r}")
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(body, encoding="utf-8")
-        command = ["-m", "grpc_tools.protoc", f"-I{root}", *known, "--include_imports"]
+            try:
+                _write(root, name, body)
+            except (OSError, ValueError) as error:
+                why = error.strerror if isinstance(error, OSError) else error
+                return f"not a Protobuf schema: {name[:_SHOWN_CHARACTERS]!r} is no name of a file: {why}"
+        command = ["-c", _PROTOC, f"-I{root}", *known, "--include_imports"]
         done = subprocess.run(  # noqa: S603 - our own interpreter, and paths that are ours
             [sys.executable, *command, f"--descriptor_set_out={out}", str(root / _ROOT)],
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
         )
-        if done.returncode < 0:
+        if -done.returncode in _BY_OTHERS:
             raise RetriableError(
                 f"protoc was ended by signal {-done.returncode}", hint="see whether memory is short", code=PROTOC
             )
+        if done.returncode < 0:
+            most = f"{COMPILE_CPU_S} s and {COMPILE_BYTES:,} bytes of memory"
+            return f"protoc can't read it: signal {-done.returncode}, with {most} at most"
         if done.returncode:
             said = " ".join(
                 line for line in done.stderr.replace(f"{root}/", "").splitlines() if not _LOGGED.match(line)
             )
-            raise ValueError(f"not a Protobuf schema: {said[:_SHOWN_CHARACTERS]}")
+            return f"not a Protobuf schema: {said[:_SHOWN_CHARACTERS]}"
         return out.read_bytes()
+
+
+def _write(root: Path, name: str, text: str) -> None:
+    """Write a file of a schema. Raises ValueError and OSError for what can't be a file's name below `root`."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError("it is not below the schema's own")
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text, encoding="utf-8")
 
 
 def _by_begin(values: Packed, size: int) -> tuple[list[Int64s], list[Int64s]]:
@@ -201,7 +248,7 @@ def _whole(value: bytes, at: int) -> tuple[int, int]:
 
 
 def _message(file: ProtoFile, path: tuple[int, ...]) -> MessageSchema:
-    """The message at a path of indexes. Raises ValueError if there is none."""
+    """The message at a path of indexes. Raises ValueError if there is none, or none that can be read."""
     parts = list(file.file.message_types_by_name.values())
     found: Descriptor | None = None
     for index in path:
@@ -211,4 +258,8 @@ def _message(file: ProtoFile, path: tuple[int, ...]) -> MessageSchema:
         found = parts[index]
         parts = list(found.nested_types)
     assert found is not None  # a path has one index at least
-    return MessageSchema(f"{file.name}, message {found.full_name}", found, GetMessageClass(found).FromString)
+    name = f"{file.name}, message {found.full_name}"
+    try:
+        return MessageSchema(name, found, GetMessageClass(found).FromString)
+    except RecursionError:  # protobuf calls itself for each message that a message names
+        raise ValueError(f"{name}, has too many messages within each other") from None

@@ -37,7 +37,7 @@ from calve.sink_core.records.decode.decoded import DECODE, FIT
 from calve.sink_core.records.protobuf.columns import protobuf_columns
 from calve.sink_core.records.protobuf.decoder import ProtobufDecoder
 from calve.sink_core.records.protobuf.schema import Messages, proto_file
-from tests.codes import Naming, names
+from tests.codes import Naming, holds
 from tests.fuzz import mutated
 from tests.unit.records.decode.outcomes import outcomes
 from tests.unit.records.protobuf.messages import HEADER, ORDER, OneFile, framed, messages, order, order_schema, priced
@@ -260,12 +260,20 @@ def test_a_string_of_proto2_that_is_no_text_is_named_and_its_neighbours_are_read
         ('import "no.proto";', (), "no.proto"),
         ("", (("../../x.proto", ""),), "'../../x.proto'"),
         ("", (("/x.proto", ""),), "'/x.proto'"),
+        ("", (("a" * 300, ""),), "a" * 100),
+        ("", ((".", ""),), "calve-root.proto"),
+        ("", (("", ""),), "calve-root.proto"),
+        ("", (("a/b", ""), ("a", "")), "'a'"),
+        ("", (("a", ""), ("a/b", "")), "'a/b'"),
+        ("", (("\ud800", ""),), "surrogates"),
+        # protoc ends by a signal.
+        ('syntax = "proto2"; message A {' + "optional group G = 1 {" * 8_000 + "}" * 8_001, (), "protoc"),
     ],
 )
 def test_a_text_that_is_no_schema_is_told(text: str, references: tuple[tuple[str, str], ...], named: str) -> None:
-    with pytest.raises(ValueError, match=r"\bProtobuf\b") as raised:
+    with pytest.raises(ValueError, match=r"\bProtobuf\b|signal \d+") as raised:
         proto_file("schema id 7", text, references)
-    names(str(raised.value), named)
+    holds(str(raised.value), named)
 
 
 def test_a_file_without_a_message_is_no_schema_of_rows() -> None:
