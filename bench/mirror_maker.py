@@ -12,9 +12,9 @@ from pathlib import Path
 
 from bench.java_peer import JavaPeer
 from bench.measure import Measured
-from calve.orchestration.local.broker_files import write_properties
 from calve.sink_core.detached import HOST, free_port
 from calve.sink_core.jars import JarSet, kafka_jars, resolve
+from calve.sink_core.java import write_properties
 
 MIRROR_MAKER = JarSet(
     "kafka-mirror",

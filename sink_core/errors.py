@@ -61,6 +61,12 @@ class CalveError(Exception):
         """Such as `CLV-2103`."""
         return self.kind.code
 
+    def hush(self) -> None:
+        """Take out what was resolved to a secret since the error was made."""
+        texts = {name: without_secrets(value) for name, value in vars(self).items() if isinstance(value, str)}
+        self.__dict__.update(texts)
+        self.args = (self.message, self.hint)
+
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process borders (Spark tasks, Dagster steps), where keyword arguments would be lost.
         return (_rebuild, (type(self), self.__dict__.copy()))

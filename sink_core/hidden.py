@@ -13,7 +13,7 @@ import traceback
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 from urllib.parse import quote, quote_plus
 
 HIDDEN = "***"
@@ -58,6 +58,13 @@ class Hushed(Exception):
     """Stands for an error whose words hold a secret: of a class of its own, called as the error's is, with the rest."""
 
 
+@runtime_checkable
+class _CanHush(Protocol):
+    """An error that stays what it is."""
+
+    def hush(self) -> None: ...
+
+
 def hushed(error: BaseException) -> BaseException:
     """`error` if it says no secret, else one that stands for it. The same goes for what it came from, in place."""
     return _hushed(error, {})
@@ -85,7 +92,11 @@ def _hushed(error: BaseException, known: dict[int, BaseException]) -> BaseExcept
     else:
         # With its notes, and what a class shows of its own.
         words = "".join(traceback.format_exception_only(error))
-        if without_secrets(words) != words:
+        if without_secrets(words) == words:
+            pass
+        elif isinstance(error, _CanHush):
+            error.hush()
+        else:
             kind = type(type(error).__name__, (Hushed,), {"__module__": type(error).__module__})
             stand = kind(without_secrets(str(error))).with_traceback(error.__traceback__)
     known[id(error)] = stand

@@ -5,7 +5,9 @@ appears complete by a rename and never changes afterwards, so a killed download 
 disturb a process that is running from it. A mirror of Maven Central is set in jgo's own configuration file
 (`[repositories]`, see its documentation).
 
-`python -m calve.sink_core.jars` fetches everything ahead of time.
+What came is held against `jars.lock`, which has the SHA-256 of each file of each set, those included that other jars
+depend on; `sha256sum -c` reads it too. `python -m calve.sink_core.jars` fetches everything ahead of time; with `--lock`
+it writes the lock anew, of what it fetches.
 """
 
 from __future__ import annotations
@@ -22,14 +24,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calve.sink_core.error_codes.machine import MAVEN
-from calve.sink_core.errors import CalveError, Unreachable
+from calve.sink_core.error_codes.machine import JARS_DIFFER, MAVEN
+from calve.sink_core.errors import CalveError, ConfigError, Unreachable
 from calve.sink_core.locks import exclusive
 
 if TYPE_CHECKING:
     from jgo.maven import Artifact, MavenContext
 
 COORDINATES_FILE = "coordinates.txt"
+
+LOCK = Path(__file__).with_name("jars.lock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,10 @@ HUDI = JarSet(
 )
 
 
+OWN = (KAFKA, SPARK, HUDI)
+"""The sets that are in the lock."""
+
+
 def jars_dir() -> Path:
     """The folder all sets live in: `CALVE_JARS`, else `~/.cache/calve/jars`."""
     configured = os.environ.get("CALVE_JARS")
@@ -119,6 +127,12 @@ def fetched_once(folder: Path, fetch: Callable[[Path], object]) -> None:
 
 
 def _fetch(jars: JarSet, complete: Path) -> None:
+    _download(jars, complete)
+    require_locked(jars, complete)
+    (complete / COORDINATES_FILE).write_text("\n".join(jars.coordinates) + "\n")
+
+
+def _download(jars: JarSet, complete: Path) -> None:
     # jgo writes a download straight to its final place, so its repository is a throw-away one: a shared one would
     # keep the torso of a killed download and hand it out for good.
     repository = complete.with_name("repository")
@@ -136,7 +150,6 @@ def _fetch(jars: JarSet, complete: Path) -> None:
             code=MAVEN,
         ) from error
     _check_archives(complete)
-    (complete / COORDINATES_FILE).write_text("\n".join(jars.coordinates) + "\n")
 
 
 def _maven(repository: Path) -> MavenContext:
@@ -172,10 +185,47 @@ def _check_archives(folder: Path) -> None:
         )
 
 
+def require_locked(jars: JarSet, folder: Path) -> None:
+    """Raise ConfigError for files that differ from those of the lock, are not there or not in it. A set that is not in
+    the lock is not Calve's own.
+    """
+    lock = _locked(jars)
+    if lock and (differs := sorted({name for name, _ in lock.items() ^ _digests(folder).items()})):
+        raise ConfigError(
+            f"what was fetched as the jars of {jars.name} is not what Calve was made with: {', '.join(differs)}",
+            hint="nothing of it is used: see what the proxy, or the mirror in jgo's configuration file, answers with",
+            code=JARS_DIFFER,
+        )
+
+
+def _locked(jars: JarSet) -> dict[str, str]:
+    """The SHA-256 of each file of a set by its name; {} for a set that is not in the lock."""
+    lines = (line.split("  ", 1) for line in LOCK.read_text().splitlines())
+    return {Path(path).name: digest for digest, path in lines if Path(path).parent.name == jars.folder.name}
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("*.jar"))}
+
+
+def write_lock() -> None:
+    """Fetch Calve's own sets into a folder that is new, and write the lock of them."""
+    with tempfile.TemporaryDirectory(prefix="calve-jars-") as scratch:
+        lines = list[str]()
+        for jars in OWN:
+            complete = Path(scratch, jars.folder.name, "complete")
+            complete.mkdir(parents=True)
+            _download(jars, complete)
+            lines += [f"{digest}  {jars.folder.name}/{name}\n" for name, digest in _digests(complete).items()]
+    LOCK.write_text("".join(lines))
+
+
 def main() -> int:
     """Fetch every set and print a line for each. Returns the exit code."""
     try:
-        for jars in (KAFKA, SPARK, HUDI):
+        if sys.argv[1:] == ["--lock"]:
+            write_lock()
+        for jars in OWN:
             print(f"jars: {jars.name}: {', '.join(jars.coordinates)}", flush=True)  # noqa: T201 (a command's output)
             print(f"jars: {jars.name}: {len(resolve(jars))} files in {jars.folder}", flush=True)  # noqa: T201
     except CalveError as error:

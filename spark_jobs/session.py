@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Mapping
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from calve.sink_core.config.connections import SparkSettings
@@ -20,7 +21,7 @@ from calve.sink_core.config.references import resolve
 from calve.sink_core.error_codes.machine import SPARK_CONNECT, SPARK_START
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.jars import spark_jars
-from calve.sink_core.java import find_java
+from calve.sink_core.java import find_java, write_properties
 from calve.sink_core.tasks import SPARK, Job, WrittenBy
 from calve.spark_jobs import class_archive, warm
 from calve.spark_jobs.attached import Attached, own_tag
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The driver hands out tasks for some seconds: the optimising compiler and parallel collectors cost six CPU-seconds a
 run here and gain nothing."""
+
+_SUBMIT = "PYSPARK_SUBMIT_ARGS"
+"""What pyspark gives `spark-submit`."""
 
 _MIB = 1024 * 1024
 _LOG_TAIL_LINES = 15
@@ -235,24 +239,24 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str], fold
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
-    from pyspark.java_gateway import launch_gateway
 
     # The launcher, a JVM of its own, only puts the command together.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", JAVA_OPTIONS)
     scratch = tempfile.TemporaryDirectory(prefix="calve-spark-", ignore_cleanup_errors=True)
     log = Path(scratch.name) / "driver.log"
     ours = defaults(master, driver_memory, str(folder or scratch.name), scratch.name)
-    conf = SparkConf().setAll(list({**ours, **own}.items()))
+    settings = {**ours, **own}
     try:
         with log.open("ab") as output:
             # The JVM writes to the terminal it inherits before any of its log settings apply. A JVM of an earlier
             # session in this process serves this one as well.
-            running = gateway() or launch_gateway(conf, {"stdout": output, "stderr": output})
-        context = SparkContext(conf=conf, gateway=running)
+            running = gateway() or _gateway(settings, Path(scratch.name), output)
+        context = SparkContext(conf=SparkConf().setAll([*settings.items()]), gateway=running)
     except (Py4JError, PySparkException, OSError) as error:
         # Java takes its time to say its version, for which a start that goes well need not wait.
         find_java()
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
+        scratch.cleanup()
         raise ConfigError(
             f"Spark with master {master} doesn't start: {first_line(error)}\n{tail}",
             hint="correct `master` and `conf` under `spark` in connections.yaml",
@@ -264,6 +268,23 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str], fold
         scratch.cleanup()
 
     return Started(stop, context)
+
+
+def _gateway(settings: Mapping[str, str], folder: Path, output: IO[bytes]) -> Any:
+    """The way to a new JVM. Its settings are in a file for as long as it starts: command lines are for everybody."""
+    from pyspark.java_gateway import launch_gateway
+
+    file, before = write_properties(folder / "spark.conf", settings), os.environ.get(_SUBMIT)
+    read = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
+    os.environ[_SUBMIT] = f"{read} {before or 'pyspark-shell'}"
+    try:
+        return launch_gateway(None, {"stdout": output, "stderr": output})
+    finally:
+        file.unlink()
+        if before is None:
+            del os.environ[_SUBMIT]
+        else:
+            os.environ[_SUBMIT] = before
 
 
 def _nothing() -> None:

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 from calve.orchestration.local import broker_files
 from calve.sink_core.detached import HOST, tail
 from calve.sink_core.jars import kafka_jars
-from calve.sink_core.java import find_java
+from calve.sink_core.java import find_java, write_properties
 from calve.sink_core.kafka import clients
 from tests import support
 
@@ -137,7 +137,7 @@ class ThreeBrokers:
         voters = ",".join(f"{other}@{HOST}:{self._controllers[other]}" for other in NODES)
         mine = {**_COPIES, "node.id": str(node), "controller.quorum.voters": voters}
         settings = broker_files.settings(folder, HOST, self.ports[node], self._controllers[node], mine)
-        return broker_files.write_properties(folder / "server.properties", settings)
+        return write_properties(folder / "server.properties", settings)
 
     def _java(self, node: int) -> list[str]:
         logging = broker_files.write_logging(self.directory / str(node))

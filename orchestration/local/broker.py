@@ -19,7 +19,7 @@ from calve.sink_core.detached import HOST, Detached, choose_port, free_port, lau
 from calve.sink_core.error_codes.machine import BROKER_STORAGE, RUNS_OTHERWISE
 from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.jars import kafka_jars
-from calve.sink_core.java import find_java
+from calve.sink_core.java import find_java, write_properties
 from calve.sink_core.kafka.failures import answered
 from calve.sink_core.locks import exclusive
 
@@ -109,7 +109,7 @@ def _launch(directory: Path, port: int, properties: Mapping[str, str], heap_mb: 
     java += [f"-Dlog4j2.configurationFile={broker_files.write_logging(directory)}"]
     settings = broker_files.settings(directory, HOST, port, free_port(), properties)
     _format(directory, java, settings)
-    server = broker_files.write_properties(directory / "server.properties", settings)
+    server = write_properties(directory / "server.properties", settings)
     command = [*java, f"-Xms{heap_mb // 4}m", f"-Xmx{heap_mb}m", "-Djava.awt.headless=true", "kafka.Kafka", str(server)]
     broker = Broker(directory, launch(command, port, _log(directory)))
     broker.server.record(_state(directory), bootstrap=broker.bootstrap)
@@ -122,7 +122,7 @@ def _format(directory: Path, java: list[str], settings: Mapping[str, str]) -> No
         return
     # Formatted beside its place and renamed, so that a killed start leaves no half-formatted storage.
     fresh = broker_files.fresh_folder(directory / "data.new")
-    config = broker_files.write_properties(directory / "format.properties", {**settings, "log.dirs": str(fresh)})
+    config = write_properties(directory / "format.properties", {**settings, "log.dirs": str(fresh)})
     tool = ["kafka.tools.StorageTool", "format", "-t", broker_files.new_cluster_id(), "-c", str(config)]
     done = subprocess.run([*java, *tool], capture_output=True, text=True, check=False)  # noqa: S603 (own arguments)
     config.unlink()

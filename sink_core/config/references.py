@@ -31,11 +31,11 @@ _HIDDEN_PARAMETER = re.compile(rf"([\w.-]*(?:{_HIDDEN_WORDS})[\w.-]*=)([^&;,\s]+
 # The ends of such names, whatever the variable.
 _ALSO_HIDDEN = re.compile(r"(?:^|[._-])(?:sig|sas|pwd|pass|pat|cookie)$", re.IGNORECASE)
 _PUBLIC_KEY = re.compile(
-    r"(?:^|[._-])(?:servers|hosts?|ports?|user(?:name|_name)?|database|schema|catalog|warehouse|region|endpoint|ur[il]"
-    r"|address|paths?|location|files?|folder|dir|bucket|prefix|name|id|master|remote|warm|protocol|mechanisms?|type|impl"
-    r"|scopes?|memory)$",
+    r"(?:^|[._-])(?:servers|hosts?|ports?|user(?:name|_name)?|database|schema|catalog|warehouse|region|endpoint"
+    r"|address|paths?|location|files?|folder|dir|bucket|prefix|name|id|master|remote|warm)$",
     re.IGNORECASE,
 )
+_URL_KEY = re.compile(r"(?:^|[._-])ur[il]$", re.IGNORECASE)
 _PUBLIC_VALUE = re.compile(r"true|false|[+-]?\d{1,7}(?:\.\d+)?\w?", re.IGNORECASE)
 _LEAST_OF_ANY = 4
 _PEM = re.compile(r"\s*-----BEGIN ")
@@ -93,7 +93,8 @@ def redact_text(text: str) -> str:
 
 def without_user_info(uri: str) -> str:
     """`uri` without user, password, query and fragment."""
-    return re.split(r"[?#]", _USER_INFO.sub("", uri), maxsplit=1)[0]
+    # Of a secret in the place of an address a part would be no longer known as such.
+    return re.split(r"[?#]", _USER_INFO.sub("", without_secrets(uri)), maxsplit=1)[0]
 
 
 def _walk(key: str, value: object, leaf: Callable[[str, object], object]) -> object:
@@ -129,7 +130,10 @@ def _is_public(key: str, variable: str, written: str, value: str) -> bool:
         return False
     if len(value) < _LEAST_OF_ANY or _PUBLIC_VALUE.fullmatch(value):
         return True
-    return _PUBLIC_KEY.search(key) is not None or is_address(written)
+    if _URL_KEY.search(key):
+        # A secret in the place of an address is none.
+        return is_address(written) or is_address(value)
+    return is_address(written) or _PUBLIC_KEY.search(key) is not None
 
 
 def _variable(key: str, name: str) -> str:

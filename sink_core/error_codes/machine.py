@@ -50,6 +50,12 @@ MAVEN = ErrorCode(
     "No way to Maven Central, or something on it answers with something else.",
     "Set `HTTPS_PROXY`, or copy the folder named in the hint from a machine that has it.",
 )
+JARS_DIFFER = ErrorCode(
+    "CLV-6108",
+    "What was fetched is not what Calve was made with",
+    "A file from Maven Central or PyPI, or from a mirror or proxy in its place, has another SHA-256 than Calve knows.",
+    "Nothing of it was used. Find out what on the way answers with other files before you go on.",
+)
 PORT_TAKEN = ErrorCode(
     "CLV-6201",
     "A port is taken",

@@ -13,10 +13,10 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
-from calve.orchestration.local.broker_files import write_logging, write_properties
+from calve.orchestration.local.broker_files import write_logging
 from calve.sink_core.detached import HOST
 from calve.sink_core.jars import JarSet, kafka_jars, resolve
-from calve.sink_core.java import find_java
+from calve.sink_core.java import find_java, write_properties
 from calve.spark_jobs.session import JAVA_OPTIONS
 from tests import support
 from tests.peers.connect import CONNECT

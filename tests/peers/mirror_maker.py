@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.mirror_maker import MIRROR_MAKER
-from calve.orchestration.local.broker_files import write_logging, write_properties
+from calve.orchestration.local.broker_files import write_logging
 from calve.sink_core.jars import kafka_jars, resolve
-from calve.sink_core.java import find_java
+from calve.sink_core.java import find_java, write_properties
 from calve.spark_jobs.session import JAVA_OPTIONS
 
 ONE_BROKER = (

@@ -17,10 +17,15 @@ from functools import partial
 from pathlib import Path
 
 from calve.sink_core.error_codes.hudi import NO_SPARK_35
-from calve.sink_core.errors import Unreachable
+from calve.sink_core.error_codes.machine import JARS_DIFFER
+from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.jars import HUDI, fetched_once, jars_dir, resolve
 
 PYSPARK = "pyspark==3.5.9"
+PYSPARK_SHA256 = "ea27adc39ddac9413b8951e45aa748cbed6c785971b81386efc41938f6243d93"
+"""Of its source distribution, the only one that there is."""
+
+_PIP_DIFFERS = "DO NOT MATCH THE HASHES"
 
 _CLIENT_MB, _SPARK_MB = 80, 320
 _LOGGER = logging.getLogger("calve.hudi")
@@ -89,8 +94,15 @@ def _fetched(name: str, megabytes: int, folder: Path, fetch: Callable[[], object
 
 def _install(folder: Path, complete: Path) -> None:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    command = [*pip, "--target", str(complete), PYSPARK]
+    (wanted := complete.with_name("requirements.txt")).write_text(f"{PYSPARK} --hash=sha256:{PYSPARK_SHA256}\n")
+    command = [*pip, "--target", str(complete), "--require-hashes", "--requirement", str(wanted)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+    if _PIP_DIFFERS in done.stderr:
+        raise ConfigError(
+            f"what pip was given as {PYSPARK} is not what Calve was made with",
+            hint="nothing of it is used: see what the index or mirror that pip asks (PIP_INDEX_URL) answers with",
+            code=JARS_DIFFER,
+        )
     if done.returncode:
         said = next(reversed((done.stderr or done.stdout).strip().splitlines()), f"exit code {done.returncode}")
         raise Unreachable(

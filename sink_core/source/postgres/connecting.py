@@ -37,6 +37,8 @@ FREE_S = 15.0
 
 POLL_S = 0.2
 
+_SCHEMES = (POSTGRES, "postgres")
+
 T = TypeVar("T")
 
 
@@ -67,11 +69,13 @@ def keywords(url: str) -> dict[str, Any]:
     """What libpq is given of `postgresql://…`, of which it would quote what it can't take. Several hosts stand between
     commas, as libpq has it. Raises ConfigError for an address that is none.
     """
-    rest = encoded(url).partition("://")[2]
+    scheme, _, rest = encoded(url).partition("://")
     place = re.split(r"[/?]", rest, maxsplit=1)[0]
     info, at, hosts = place.rpartition("@")
     several = hosts.split(",") if "," in hosts else []
     try:
+        if scheme.partition("+")[0] not in _SCHEMES:
+            raise ArgumentError(scheme)
         parsed = make_url(f"{POSTGRES}://{info}{at}{'' if several else hosts}{rest[len(place) :]}")
     except (ArgumentError, ValueError):
         raise ConfigError(

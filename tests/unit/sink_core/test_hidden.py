@@ -59,6 +59,13 @@ def test_errors_are_without_them_from_the_start() -> None:
     assert plain_without_secrets({"a": ["hush", ("hush", 1)]}) == {"a": ["***", ["***", 1]]}
 
 
+def test_an_error_of_ours_stays_one_if_it_was_made_before_its_secret_was_known() -> None:
+    error = FindingError("f", "late-s3cret", stored="late-s3cret", found="b", hint="see late-s3cret")
+    keep_secret("late-s3cret")
+    assert hushed(error) is error
+    assert "late" not in f"{error}{error.args}{vars(error)}"
+
+
 def _raised(error: Exception) -> Exception:
     """An error with a cause of a cause, and one that came up beside it."""
     try:

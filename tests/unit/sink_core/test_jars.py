@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from calve.sink_core import jars
-from calve.sink_core.error_codes.machine import MAVEN
+from calve.sink_core.error_codes.machine import JARS_DIFFER, MAVEN
 from tests.codes import raises
 
 
@@ -45,3 +46,36 @@ def test_other_coordinates_live_in_another_folder(monkeypatch: pytest.MonkeyPatc
     newer = jars.JarSet("spark", roots=(), extras=("org.xerial:sqlite-jdbc:9.9.9",))
     assert newer.folder != jars.SPARK.folder
     assert newer.folder.parent == jars.SPARK.folder.parent == tmp_path
+
+
+def test_each_set_of_calves_own_is_locked_as_it_is_now() -> None:
+    lines = [line.split("  ") for line in jars.LOCK.read_text().splitlines()]
+    assert all(len(bytes.fromhex(digest)) == sha256().digest_size for digest, _ in lines)
+    names = [path for _, path in lines]
+    assert {Path(path).parent.name for path in names} == {each.folder.name for each in jars.OWN}
+    for each in jars.OWN:
+        of_coordinates = {"-".join(coordinate.split(":")[1:]) for coordinate in each.coordinates}
+        assert {f"{each.folder.name}/{name}.jar" for name in of_coordinates} <= {*names}
+
+
+@pytest.mark.parametrize("change", ["none", "another byte", "one more", "one less"])
+def test_files_that_are_not_those_of_the_lock_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    toy = jars.JarSet("toy", extras=("a:a:1", "b:b:1"))
+    files = {f"{name}-1.jar": name.encode() for name in "ab"}
+    lock = tmp_path / "jars.lock"
+    lock.write_text("".join(f"{sha256(raw).hexdigest()}  {toy.folder.name}/{name}\n" for name, raw in files.items()))
+    monkeypatch.setattr(jars, "LOCK", lock)
+    there = {
+        "another byte": {**files, "b-1.jar": b"c"},
+        "one more": {**files, "c-1.jar": b"c"},
+        "one less": {"a-1.jar": b"a"},
+    }.get(change, files)
+    for name, raw in there.items():
+        (tmp_path / name).write_bytes(raw)
+    if change == "none":
+        jars.require_locked(toy, tmp_path)
+        return
+    with raises(JARS_DIFFER, "toy", "c-1.jar" if change == "one more" else "b-1.jar"):
+        jars.require_locked(toy, tmp_path)

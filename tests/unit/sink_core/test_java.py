@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from calve.sink_core.error_codes.machine import JAVA
-from calve.sink_core.java import find_java
+from calve.sink_core.java import find_java, write_properties
 from tests.codes import raises
 
 
@@ -40,3 +40,17 @@ def test_without_java_the_error_says_what_to_install(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PATH", str(tmp_path))
     with raises(JAVA, "PATH", "openjdk-17-jre-headless"):
         find_java()
+
+
+def test_values_are_escaped_as_java_reads_them(tmp_path: Path) -> None:
+    values = {"a": "back\\slash", "b": "two\nlines", "c": "žába é", "d": " blank", "e": "🧊"}
+    written = write_properties(tmp_path / "p", values).read_bytes().split(b"\n")
+    assert written[0] == rb"a=back\\slash"
+    assert written[1] == rb"b=two\nlines"
+    assert written[2] == rb"c=\u017e\u00e1ba \u00e9"
+    assert written[3] == rb"d=\ blank"
+    assert written[4] == rb"e=\ud83e\uddca"
+
+
+def test_nobody_else_may_read_them(tmp_path: Path) -> None:
+    assert write_properties(tmp_path / "p", {}).stat().st_mode & 0o777 == 0o600

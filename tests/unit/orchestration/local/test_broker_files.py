@@ -15,16 +15,6 @@ def test_added_listeners_join_ours_and_other_properties_win() -> None:
     assert settings["auto.create.topics.enable"] == "true"
 
 
-def test_values_are_escaped_as_java_reads_them(tmp_path: Path) -> None:
-    values = {"a": "back\\slash", "b": "two\nlines", "c": "žába é", "d": " blank", "e": "🧊"}
-    written = broker_files.write_properties(tmp_path / "p", values).read_bytes().split(b"\n")
-    assert written[0] == rb"a=back\\slash"
-    assert written[1] == rb"b=two\nlines"
-    assert written[2] == rb"c=\u017e\u00e1ba \u00e9"
-    assert written[3] == rb"d=\ blank"
-    assert written[4] == rb"e=\ud83e\uddca"
-
-
 def test_cluster_ids_are_what_kafka_accepts() -> None:
     ids = {broker_files.new_cluster_id() for _ in range(500)}
     assert len(ids) == 500

@@ -31,8 +31,11 @@ def test_libpq_is_given_the_parts(address: str, parts: dict[str, Any]) -> None:
     assert keywords(address).items() >= parts.items()
 
 
-def test_what_is_no_address_is_refused_without_its_password() -> None:
-    with raises(NO_DATABASE, "db:port") as raised:
-        keywords("postgresql://ann:s3cret@db:port/shop")
+@pytest.mark.parametrize(
+    "address", ["postgresql://ann:s3cret@db:port/shop", "mysql://ann:s3cret@db/shop", "host=db dbname=shop"]
+)
+def test_what_is_no_address_is_refused_without_its_password(address: str) -> None:
+    with raises(NO_DATABASE) as raised:
+        keywords(address)
     assert "s3cret" not in str(raised.value)
     assert raised.value.__suppress_context__
