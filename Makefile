@@ -105,7 +105,7 @@ bench: setup postgres ## What sinks to Iceberg are to reach, in one table (ARGS=
 
 faults: setup browser postgres hudi-spark ## The long series: a thousand kills, histories, mutants, with their tables (ARGS="--kills 200" for fewer)
 	$(VENV)/bin/python -m pytest tests/e2e/faults -m '' -n 2 $(ARGS)
-	$(VENV)/bin/python -m pytest -m faults -n 2 --ignore tests/e2e/faults
+	$(VENV)/bin/python -m pytest -m faults -n 2 --ignore tests/e2e/faults $(ARGS)
 	$(VENV)/bin/python -m tests.mutants
 
 soak: setup ## Half an hour of load, kills and maintenance (ARGS="--minutes 3 --rate 1000" for a smoke test)

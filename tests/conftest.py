@@ -37,6 +37,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    # Of the long series, whose second part lies beside its folder: it is given the same options.
+    parser.addoption("--kills", type=int, default=720, help="Swift runs killed in the long series")
+    parser.addoption("--seconds", type=float, default=300.0, help="For which parts of Dagster's deployment are killed")
+    parser.addoption("--seed", type=int, default=1, help="Of what is killed then, and when")
     parser.addoption("--simulate", type=float, help="seconds of simulation, not until it has been everywhere")
 
 

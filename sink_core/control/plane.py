@@ -53,6 +53,7 @@ class ControlPlane(ABC, Generic[P, S]):
         self.rules = rules
         self.made_by = made_by
         self.bound: PipelineBound | None = None
+        self.answer: str | None = None
         self.admin = clients.admin(settings)
         # A run of Dagster's that gave up for a busy machine would be a red one, and the next comes half a minute later.
         self.cluster_id = str(cluster(self.admin, settings, silent_s=PATIENT_S if made_by else 0.0).cluster_id)
@@ -100,8 +101,15 @@ class ControlPlane(ABC, Generic[P, S]):
         """Read the control log if it exists; False if the pipeline has never run."""
         if not self.log.open(create=False):
             return False
-        self.bound = self.log.refresh().bound
+        self.bound = self._first_read().bound
         return True
+
+    def _first_read(self) -> S:
+        """The log as of now; `answer` stays the one that it held when this process read it first."""
+        state = self.log.refresh()
+        if self.answer is None:
+            self.answer = state.answer
+        return state
 
     def bind_published(self) -> None:
         """Bind a pipeline for what reads again what it published. Raises ConfigError before anything is bound if it has
@@ -125,7 +133,7 @@ class ControlPlane(ABC, Generic[P, S]):
                 hint="correct the name, or leave takes_over out: the pipeline then begins at source.start",
                 code=TAKES_OVER,
             )
-        state = self.log.refresh()
+        state = self._first_read()
         mine = self.new_binding()
         if state.bound is None:
             found = self.group.positions(self.source_partitions())

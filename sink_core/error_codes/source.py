@@ -27,7 +27,7 @@ SOURCE_FAILED = ErrorCode(
     "CLV-7104",
     "A source failed",
     "Its class raised an error that Calve knows nothing of. Nothing of the transaction was stored.",
-    "See the error it raised.",
+    "Correct its class, or what its `options` name, then `calve resume FILE`.",
 )
 NOT_EXACTLY_ONCE = ErrorCode(
     "CLV-7105",

@@ -136,6 +136,15 @@ COMMITS_FAIL = ErrorCode(
         "`commit.parallel_tables: 1`."
     ),
 )
+ROW_LOCKED = ErrorCode(
+    "CLV-3310",
+    "Somebody holds the table's row in the catalog's database",
+    (
+        "Each attempt to commit waited for it as long as `lock_timeout` allows, ten seconds by default: a process "
+        "sleeps in the middle of its commit, or a session has locked the row and not ended its transaction."
+    ),
+    "End that session: `pg_stat_activity` lists it. Then run again: the table catches up.",
+)
 RACES_LOST = ErrorCode(
     "CLV-3302",
     "Attempts in a row lost the race against other writers",

@@ -143,10 +143,11 @@ def look(plane: MirrorPlane) -> Groups:
         for at, p in sorted(positions.items())
     ]
     there = [at for at in sorted({each.at for each in found}) if at in plane.log.refresh().partitions]
-    starts = log_starts(plane.admin, there, timeout_s=ADMIN_TIMEOUT_S)
-    ends = end_offsets(plane.admin, there, timeout_s=ADMIN_TIMEOUT_S)
+    silent = Silent()
+    starts = log_starts(plane.admin, there, timeout_s=ADMIN_TIMEOUT_S, silent=silent)
+    ends = end_offsets(plane.admin, [*starts], timeout_s=ADMIN_TIMEOUT_S, silent=silent)
     # Read behind the ends: what lies before them, if the mirror wrote it, is in the log by now.
-    translated = _Translation(plane, starts, ends).of(found)
+    translated = _Translation(plane, starts, ends, silent).of(found)
     unread = [Blocker.of(f"group {name}", error) for name, error in answers.items() if isinstance(error, CalveError)]
     return Groups(_each_group(translated, partial(_compared, plane)), unread)
 
@@ -163,10 +164,12 @@ def states(admin: AdminClient) -> dict[str, ConsumerGroupState]:
 
 
 class _Translation:
-    """Of many offsets, by one reading of the log. `starts` and `ends` are those of the remote partitions."""
+    """Of many offsets, by one reading of the log. `starts` and `ends` are those of the remote partitions, `silent` has
+    why there are none.
+    """
 
-    def __init__(self, plane: MirrorPlane, starts: Offsets, ends: Offsets) -> None:
-        self._plane, self._starts, self._ends = plane, starts, ends
+    def __init__(self, plane: MirrorPlane, starts: Offsets, ends: Offsets, silent: Silent) -> None:
+        self._plane, self._starts, self._ends, self._silent = plane, starts, ends, silent
         self._state = plane.log.refresh_to_end()
         self._other: MirrorState | None = None
         if isinstance(start := plane.pipeline.config.source.start, StartAtMirror):
@@ -186,6 +189,8 @@ class _Translation:
         """The offset in the remote topic or why there is none; `_AT_END` if no record follows that was copied."""
         state, remote, offset = self._state, each.at, each.source_offset
         position = state.partitions.get(remote)
+        if (error := self._silent.partitions.get(remote)) is not None:
+            return None, f"{error.message} [{error.code}]"
         if position is None or remote not in self._ends:
             return None, "nothing of the partition has been copied yet"
         begin = state.begins.get(remote, 0)

@@ -187,7 +187,8 @@ class OpenedSource:
         said = f"source {self._type}: {doing}: {type(error).__name__}: {error}"
         if isinstance(error, OSError):
             return RetriableError(said, hint="run again once its system answers", code=SOURCE_AWAY)
-        return TerminalError(said, code=SOURCE_FAILED)
+        hint = f"correct its class ({self._type}) or what its options name, then calve resume FILE; nothing was stored"
+        return TerminalError(said, hint=hint, code=SOURCE_FAILED)
 
     def _broke(self, what: str) -> ProtocolError:
         return ProtocolError(f"source {self._type}: {what}", hint="correct the source", code=SOURCE_BROKE_RULES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,12 +15,16 @@ import pytest
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.table_maintenance import Expire
 from calve.sink_core.control.maintenance_report import TaskOutcome
+from calve.sink_core.error_codes.operations import TOO_MANY_FILES
 from calve.sink_core.hudi.files.timeline import Timeline
+from calve.sink_core.hudi.maintenance import orphans as hudi_orphans
 from calve.sink_core.hudi.maintenance.upkeep import kept
 from calve.sink_core.hudi.table.table import HudiTable
+from calve.sink_core.sink.maintenance import work
 from calve.sink_core.sink.maintenance.tasks import run_task
 from calve.sink_core.sink.verify.proof import verify
 from tests import hudi_tables
+from tests.codes import names, says
 from tests.hudi_tables import NAMES
 from tests.pipelines import Died, Flow, reached
 from tests.support import TopicFactory
@@ -127,6 +132,40 @@ def test_staged_files_of_a_batch_that_was_never_published_are_deleted_and_those_
     assert 0 < len(list(staged.iterdir())) < held
     flow.run()
     prove(flow, range(10 * BATCHES + 5))
+
+
+@pytest.mark.parametrize("slow", ["listing", "cleaning"])
+def test_orphans_of_one_that_takes_too_long_are_left_to_the_next_run(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch, slow: str
+) -> None:
+    flow.produce(range(10 * BATCHES, 10 * BATCHES + 5))
+    with pytest.raises(Died), reached("write.after-manifests", lambda: _raise(Died())):
+        flow.run()
+    staged = hudi_tables.place(flow, HUDI).staged
+    for path in staged.rglob("*"):
+        os.utime(path, (0, 0))
+    held, ended = len(list(staged.iterdir())), threading.Event()
+    if slow == "listing":
+        monkeypatch.setattr(hudi_orphans, "base_files", lambda _place: ended.wait() and ())
+    else:
+        monkeypatch.setattr(work, "CLEANING", 0.0)
+    short = flow.but(extra={**flow.extra, "maintenance": {**SETTINGS, "max_duration": "6s"}})
+    with short.session() as session:
+        session.bind()
+        report = run_task("orphans", session, NoEngine(), tables=[HUDI])
+    ended.set()
+    assert len(list(staged.iterdir())) == held
+    if slow == "listing":
+        says(str(report.failed[HUDI]), TOO_MANY_FILES, HUDI)
+    else:
+        assert [outcome.changed for outcome in report.done] == [False]
+        names(report.done[0].did, "maintenance.max_duration")
+    monkeypatch.undo()
+    assert maintain(flow, "orphans").changed
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def test_a_hundred_instants_stay_unless_the_file_says_otherwise(flow: Flow) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pyspark
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from typer.testing import CliRunner
 
@@ -20,12 +21,14 @@ from calve.sink_core.config.load import load
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control import pausing
 from calve.sink_core.error_codes.files import NOT_RUN_YET
+from calve.sink_core.error_codes.kafka import NO_SUCH_TOPIC
 from calve.sink_core.failpoints import VARIABLE, FailpointReached
 from calve.sink_core.java import find_java
 from calve.sink_core.mirror.groups import GroupOffset, GroupSync, look
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.run import run_mirror
 from tests import support
+from tests.codes import says
 from tests.peers.mirror_maker import class_path
 from tests.support import TIMEOUT_S
 from tests.two_clusters import Member, mirror, mirror_file, produce_transactions
@@ -86,6 +89,26 @@ def test_a_group_goes_on_at_the_target_nothing_again_and_nothing_skipped(
         rest = member.read()
     assert len(first) == 43
     assert Counter(first + rest) == Counter(written)
+
+
+def test_a_remote_topic_that_is_gone_stops_no_other_group_s_offsets(
+    pipeline: MirrorPipeline, other_broker: Broker, broker: Broker, topic: str, group: str, tmp_path: Path
+) -> None:
+    more, admin = support.unique("more"), AdminClient({"bootstrap.servers": broker.bootstrap})
+    support.create_topic(other_broker.bootstrap, more, 1)
+    wide = mirror(tmp_path, other_broker, broker, [topic, more], groups={"include": [f"{group}.*"]})
+    for name in (topic, more):
+        support.produce(other_broker.bootstrap, name, [b"1", b"2"])
+    with MirrorPlane(wide) as plane:
+        run_mirror(plane)
+        commit(other_broker, group, [(topic, 0, 1)])
+        commit(other_broker, f"{group}2", [(more, 0, 1)])
+        [remote] = {each.remote for each in look(plane).offsets if each.topic == more}
+        support.delete_topic(admin, remote)
+        places = {each.topic: each for each in look(plane).offsets}
+    assert places[topic].target_offset == 1
+    assert places[more].target_offset is None
+    says(places[more].why_not, NO_SUCH_TOPIC, remote)
 
 
 def test_who_has_read_all_is_put_at_the_end_and_who_has_read_nothing_at_the_first_record(

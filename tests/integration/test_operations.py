@@ -216,7 +216,7 @@ def test_tables_that_take_row_changes_are_left_out_of_a_backfill(flow: Flow, ins
     changing = flow.but(name=f"{flow.name}_c", extra={"tables": [rows]})
     hour = this_hour(flow)
     refused = run(changing, instance, REPLAY_HOURS, hour=hour.strftime(HOUR))
-    says(str(refused.failure), CHANGES_READ_AGAIN, changing.name)
+    says(str(refused.failure), CHANGES_READ_AGAIN, changing.name, changing.table)
 
 
 def test_a_backfill_leaves_out_tables_that_can_t_be_replayed_and_names_them(

@@ -19,10 +19,12 @@ from calve.orchestration.local.broker import Broker
 from calve.sink_core.config.table_maintenance import Orphans
 from calve.sink_core.control.events import BatchAbandoned
 from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
+from calve.sink_core.error_codes.catalogs import METADATA_GONE
 from calve.sink_core.error_codes.operations import TOO_MANY_FILES
 from calve.sink_core.errors import FindingError
 from calve.sink_core.iceberg.maintenance.orphans import LOOKED_AT, Listed
 from calve.sink_core.sink.maintenance import orphans
+from calve.sink_core.sink.maintenance import work as maintenance_work
 from calve.sink_core.sink.maintenance.orphans import remove_orphans
 from calve.sink_core.sink.maintenance.work import Work
 from calve.sink_core.sink.verify.proof import verify
@@ -241,7 +243,7 @@ def test_what_there_is_no_time_for_is_left_to_the_next_run(
 ) -> None:
     planted = plant(begun)
     with monkeypatch.context() as patch:
-        patch.setattr(orphans, "CLEANING", 0.0)
+        patch.setattr(maintenance_work, "CLEANING", 0.0)
         assert not of(clean()).changed
     assert left(planted) == planted
     assert of(clean()).changed
@@ -257,6 +259,18 @@ def test_a_shared_location_is_refused(begun: Flow, clean: Clean) -> None:
     planted = plant(begun)
     assert "other.t" in of(clean()).did
     assert left(planted) == planted
+
+
+def test_a_table_of_others_that_can_t_be_loaded_is_named_and_stops_nothing(begun: Flow, clean: Clean) -> None:
+    with begun.iceberg() as catalog:
+        catalog.create_namespace("other")
+        foreign = catalog.create_table("other.t", Schema(NestedField(1, "id", LongType())))
+    Path(foreign.metadata_location.removeprefix("file://")).unlink()
+    planted = plant(begun)
+    report = clean()
+    assert left(planted) == []
+    says(of(report, "other.t").did, METADATA_GONE, "other.t")
+    holds(begun, 20)
 
 
 def test_tables_that_are_not_ours_are_left_alone(flow: Flow, clean: Clean) -> None:

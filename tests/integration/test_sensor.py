@@ -34,6 +34,7 @@ from calve.sink_core.kafka.source import end_offsets
 from calve.sink_core.offsets import TopicPartition
 from tests import support
 from tests.codes import names, raises
+from tests.dagster_runs import run
 from tests.pipelines import COLUMNS, Flow
 from tests.support import TIMEOUT_S, TopicFactory
 
@@ -242,6 +243,18 @@ def test_a_topic_that_is_missing_is_told_and_found_once_it_is_there(
         sensor.due()
     support.create_topic(broker.bootstrap, topic)
     assert sensor.reason().startswith(FIRST)
+
+
+def test_a_run_by_hand_that_failed_waits_for_an_answer_that_it_did_not_have(waiting: Sensor) -> None:
+    flow = waiting.flow
+    tell(flow, Resumed)
+    flow.run()
+    flow.recreate_table()
+    flow.produce(range(10, 20))
+    assert not run(flow, waiting.instance).result.success
+    assert waiting.tick(), "no sensor has asked for it, and nobody has answered since"
+    tell(flow, Resumed)
+    assert waiting.tick() is None
 
 
 def test_a_dead_run_ends_also_while_the_source_is_not_even_looked_at(

@@ -52,6 +52,14 @@ def test_a_topic_that_is_gone_stands_still_alone(flow: Flow) -> None:
     assert flow.ids() == [*range(6)]
 
 
+def test_a_table_is_made_of_what_the_others_hold(flow: Flow) -> None:
+    delete_topic(flow.admin, flow.topics[1])
+    flow.produce(range(2, 4))
+    tables = [{"name": flow.table}, {"name": "db.late", "auto_create": {}, "history": "none"}]
+    flow.but(extra={"tables": tables}).run()
+    assert flow.ids("db.late") == [2, 3]
+
+
 def test_a_first_run_wants_every_topic_that_is_named(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> None:
     nowhere = support.unique("nowhere")
     with raises(NO_SUCH_TOPIC, nowhere):

@@ -35,6 +35,7 @@ from calve.sink_core.timing import LONG_STEP
 
 if TYPE_CHECKING:
     from calve.sink_core.control.events import Paused
+    from calve.sink_core.control.plane import AnyPlane
 
 Context = dg.AssetExecutionContext | dg.AssetCheckExecutionContext | dg.OpExecutionContext
 
@@ -111,6 +112,19 @@ def _alone(record: dg.RunRecord) -> bool:
 def made_by(run: dg.DagsterRun) -> str:
     """Who does it, as events and snapshots say: the run, which says who launched it."""
     return f"dagster run {run.run_id}"
+
+
+@contextmanager
+def answer_known(context: Context, plane: AnyPlane) -> Generator[None]:
+    """Tag a run that fails with the answer that it knew at its start, unless the sensor has done so: a later one starts
+    the next run, that one does not.
+    """
+    try:
+        yield
+    except CalveError:
+        if ANSWER_TAG not in context.run.tags and plane.answer is not None:
+            context.instance.add_run_tags(context.run.run_id, {ANSWER_TAG: plane.answer})
+        raise
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from calve.orchestration.dagster.common.runs import Context, failures_told, made_by
+from calve.orchestration.dagster.common.runs import Context, answer_known, failures_told, made_by
 from calve.sink_core import imports
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 
@@ -28,5 +28,6 @@ def run_session(
     with (
         failures_told(context.instance, context.run, pipeline),
         session_on_spark(pipeline, spark=spark, made_by=made_by(context.run)) as session,
+        answer_known(context, session),
     ):
         yield session

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from calve.orchestration.dagster.common.runs import Context, failures_told, made_by
+from calve.orchestration.dagster.common.runs import Context, answer_known, failures_told, made_by
 from calve.sink_core.config.source_pipeline import SourcePipeline
 
 if TYPE_CHECKING:
@@ -26,5 +26,6 @@ def run_plane(
     with (
         failures_told(context.instance, context.run, pipeline),
         on_spark(SourcePlane, pipeline, spark=spark, made_by=made_by(context.run)) as plane,
+        answer_known(context, plane),
     ):
         yield plane

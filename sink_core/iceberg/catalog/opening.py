@@ -73,6 +73,7 @@ _FULL_HINT = "free or add space where the table's files lie, or raise its quota;
 _LOCKED_HINT = (
     "another process holds the SQLite database: run again; for several writers keep the catalog in a server's"
 )
+_LOCK_NOT_AVAILABLE = "55P03"
 _ADDRESS_HINT = "correct `uri` under `catalog` in connections.yaml"
 _ANSWER_HINT = "is `uri` under `catalog` the catalog's own address, with nothing in between that answers for it?"
 _UNREACHABLE_HINT = "check `uri` (its user and password too) and `warehouse` under `catalog`, and that the service runs"
@@ -208,6 +209,12 @@ def _classify(error: Exception, doing: str) -> CalveError | None:
     if from_client or isinstance(error, (RESTError, *_sql_errors("SQLAlchemyError"))):
         return Unreachable(message, hint=_UNREACHABLE_HINT, code=CATALOG_AWAY)
     return None
+
+
+def row_is_locked(error: Exception) -> bool:
+    """Whether a PostgreSQL gave up waiting for a lock, by `lock_timeout`."""
+    driver = getattr(error, "orig", None)
+    return _LOCK_NOT_AVAILABLE in (getattr(driver, "pgcode", None), getattr(driver, "sqlstate", None))
 
 
 def _bad_address() -> tuple[type[Exception], ...]:

@@ -10,9 +10,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from calve.sink_core.config.error_text import describe
-from calve.sink_core.error_codes.tables import COMMIT_REFUSED, COMMITS_FAIL, OUTCOME_UNSEEN, RACES_LOST
+from calve.sink_core.error_codes.tables import COMMIT_REFUSED, COMMITS_FAIL, OUTCOME_UNSEEN, RACES_LOST, ROW_LOCKED
 from calve.sink_core.errors import CalveError, CommitConflict, UnknownOutcome, Unreachable
-from calve.sink_core.iceberg.catalog.opening import without_tags
+from calve.sink_core.iceberg.catalog.opening import row_is_locked, without_tags
 from calve.sink_core.iceberg.commit.plan import Attempt
 from calve.sink_core.iceberg.compat import delete_old_metadata
 from calve.sink_core.timing import back_off
@@ -55,6 +55,12 @@ def gave_up(name: str, cause: Exception | None) -> CalveError:
             f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers",
             hint="the table stays as it is, and the next try goes on; does another job commit without pause?",
             code=RACES_LOST,
+        )
+    if row_is_locked(cause):
+        return Unreachable(
+            f"{name}: {ATTEMPTS} attempts to commit waited in vain for its row in the catalog's database",
+            hint="end the session that holds it (pg_stat_activity lists it); the next try goes on",
+            code=ROW_LOCKED,
         )
     return Unreachable(
         f"{name}: {ATTEMPTS} attempts to commit failed in a row, the last with {describe(cause)}",

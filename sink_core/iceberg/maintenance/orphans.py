@@ -26,7 +26,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from calve.sink_core.error_codes.catalogs import NO_LISTING
-from calve.sink_core.errors import ConfigError
+from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.iceberg.files.manifests import entries_of, rewritten_for
@@ -118,14 +118,18 @@ def note_looked_at(catalog: Catalog, table: Table, now_ms: int) -> None:
         catalog.commit_table(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), (update,))
 
 
-def locations_of_all(catalog: Catalog) -> dict[str, str]:
-    """The locations of all tables of the catalog by name, other people's included."""
-    found = dict[str, str]()
+def locations_of_all(catalog: Catalog) -> dict[str, str | CalveError]:
+    """The locations of all tables of the catalog by name, other people's included; why, of one that can't be loaded."""
+    found = dict[str, str | CalveError]()
     with unreachable_as_ours("listing the tables of the catalog"):
         for namespace in _namespaces(catalog, ()):
             for name in map(".".join, catalog.list_tables(namespace)):
-                if (table := load_if_there(catalog, name)) is not None:
-                    found[name] = table.location()
+                try:
+                    table = load_if_there(catalog, name)
+                except CalveError as error:
+                    found[name] = error
+                else:
+                    found |= {name: table.location()} if table is not None else {}
     return found
 
 

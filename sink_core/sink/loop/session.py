@@ -25,8 +25,10 @@ from calve.sink_core.iceberg.lake.opened import IcebergLake
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import (
     SAMPLE_RECORDS,
+    Silent,
     control_topics_like,
     describe_topics,
+    log_starts,
     sample_values,
     topics_like,
 )
@@ -176,10 +178,14 @@ class Session(ControlPlane[SinkPipeline, CommitState]):
 
     def sample_values(self, topics: Collection[str] | None = None) -> dict[str, list[bytes]]:
         """Values of some records of the source topics, or of some of them, by topic: the columns of a new table can be
-        inferred from them.
+        inferred from them. Topics and partitions that give no answer are not waited for.
         """
-        wanted = [topic for topic in self.pipeline.topics if topics is None or topic in topics]
-        return sample_values(self.pipeline.kafka.properties, wanted, SAMPLE_RECORDS, timeout_s=ADMIN_TIMEOUT_S)
+        wanted, silent = [t for t in self.pipeline.topics if topics is None or t in topics], Silent()
+        described = describe_topics(self.admin, wanted, timeout_s=ADMIN_TIMEOUT_S, silent=silent)
+        partitions = [at for topic in described.values() for at in topic.all_partitions]
+        begins = log_starts(self.admin, partitions, timeout_s=ADMIN_TIMEOUT_S, silent=silent)
+        whole = [OffsetRange(*at, begin, begin + 1) for at, begin in begins.items()]
+        return {topic: list[bytes]() for topic in wanted} | self.sample_waiting(whole)
 
     def create_missing(self, names: Collection[str] = ()) -> None:
         """Create tables of the pipeline that are missing, or those of `names`; their columns are those of the topics

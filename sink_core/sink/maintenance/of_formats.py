@@ -9,7 +9,7 @@ from calve.sink_core.config.table_maintenance import Compact, Expire, Orphans
 from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
 from calve.sink_core.errors import CalveError
 from calve.sink_core.failpoints import reach
-from calve.sink_core.sink.maintenance.work import Work, now_ms
+from calve.sink_core.sink.maintenance.work import Work, listed_in_time, now_ms
 from calve.sink_core.tables.format.upkeep import Job, Leftovers, Upkeep
 
 
@@ -23,29 +23,38 @@ def expire(work: Work, settings: Expire) -> MaintenanceReport:
 
 
 def remove_orphans(work: Work, settings: Orphans) -> MaintenanceReport:
-    """As `orphans.remove_orphans`: listed first, then outstanding batches are given up, then the log is read."""
-    older_than_ms, listed = now_ms() - int(settings.older_than * 1000), dict[str, Leftovers]()
+    """As `orphans.remove_orphans`: listed first, then outstanding batches are given up, then the log is read; all by
+    the same deadlines.
+    """
+    older_than_ms, listings = now_ms() - int(settings.older_than * 1000), dict[str, Callable[[], Leftovers]]()
+    listing, cleaning = work.orphan_deadlines()
 
     def look(upkeep: Upkeep, job: Job) -> TaskOutcome:
-        found = upkeep.orphans(job, older_than_ms)
-        listed[job.name] = found
-        return found.outcome or TaskOutcome("orphans", job.name, "nothing to do: listed", False)
+        listings[job.name] = lambda: upkeep.orphans(job, older_than_ms)
+        return TaskOutcome("orphans", job.name, "nothing to do: listed", False)
 
     report = _each(work, look)
-    left = {name: found for name, found in listed.items() if found.outcome is None}
+    left = dict[str, Leftovers]()
+    for name, found in listed_in_time(listings, listing).items():
+        report.done = [outcome for outcome in report.done if outcome.subject != name]
+        if isinstance(found, CalveError):
+            report.failed[name] = found
+        elif found.outcome is not None:
+            report.done.append(found.outcome)
+        else:
+            left[name] = found
     if not left:
         return report
     reach("orphans.after-list")
     giving_up = not work.dry_run and work.session.rules.orphans_give_up_first
     state = work.session.publisher.give_up().state if giving_up else work.session.log.refresh_to_end()
     reach("orphans.after-give-up")
-    done = [outcome for outcome in report.done if outcome.subject not in left]
     for name, found in left.items():
         try:
-            done.append(found.remove(state))
+            report.done.append(work.left_for_time(name) if cleaning.passed else found.remove(state))
         except CalveError as error:
             report.failed[name] = error
-    return MaintenanceReport(done, report.failed)
+    return report
 
 
 def _each(work: Work, task: Callable[[Upkeep, Job], TaskOutcome]) -> MaintenanceReport:

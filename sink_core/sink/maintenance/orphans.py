@@ -9,22 +9,21 @@
 A file that is written after 1 is not on the list. Crash points: before 5 nothing is deleted; within it what is gone was
 nobody's. One fence is for all tables: each makes batches in progress begin again.
 
-All ends within `maintenance.max_duration`, so that what was listed is also deleted. Half of it is for 1: a table that
-has too many files stays as it is, is named, and keeps none of the others waiting. Of those that were listed the ones
-with most old files are cleaned first. What there is no time for the next run begins with: the others have less by then.
+All ends within `maintenance.max_duration`, or half of it where the pipeline has tables of another format too, so that
+what was listed is also deleted. Half of that is for 1: a table that has too many files stays as it is, is named, and
+keeps none of the others waiting. Of those that were listed the ones with most old files are cleaned first. What there
+is no time for the next run begins with: the others have less by then. A table of others that can't be loaded is named,
+and only tables stay whose location does not end in their own name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from functools import partial
 
 from calve.sink_core.config.table_maintenance import Orphans
 from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
-from calve.sink_core.error_codes.operations import TOO_MANY_FILES
-from calve.sink_core.errors import CalveError, RetriableError
+from calve.sink_core.errors import CalveError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.handles import Table
@@ -39,16 +38,10 @@ from calve.sink_core.iceberg.maintenance.orphans import (
     was_looked_at,
 )
 from calve.sink_core.iceberg.maintenance.owned import why_files_stay, why_not_owned
-from calve.sink_core.sink.maintenance.work import Work, now_ms
+from calve.sink_core.sink.maintenance.work import Work, listed_in_time, now_ms
 from calve.sink_core.tables.log.state import CommitState
-from calve.sink_core.timing import Deadline, apart
 
 TASK = "orphans"
-
-LISTING, CLEANING = 0.5, 0.9
-"""The share of `maintenance.max_duration` that is over when no table's files are waited for any more, and from which on
-none is cleaned.
-"""
 
 _SHOWN = 10
 
@@ -69,23 +62,30 @@ def remove_orphans(work: Work, settings: Orphans) -> MaintenanceReport:
     Outstanding batches are given up if anything may be deleted. Raises what `give_up` raises.
     """
     older_than_ms = now_ms() - int(settings.older_than * 1000)
-    within_s = work.session.pipeline.config.maintenance.max_duration
-    listing, cleaning = Deadline.after(LISTING * within_s), Deadline.after(CLEANING * within_s)
+    listing, cleaning = work.orphan_deadlines()
     tables: dict[str, Table] = {}
     work.on_progress("looking at the locations of all tables of the catalog")
     locations = locations_of_all(work.session.catalog)
+    unknown = {name: why for name, why in locations.items() if isinstance(why, CalveError)}
 
     def look(table: Table, name: str) -> TaskOutcome:
-        others = [(other, location) for other, location in locations.items() if other != name]
+        others = [(o, place) for o, place in locations.items() if o != name and isinstance(place, str)]
         tag = work.session.pipeline.tag
-        stays = why_not_owned(table, work.owned(name)) or why_files_stay(table, tag, others)
+        stays = why_not_owned(table, work.owned(name)) or why_files_stay(table, tag, others, [*unknown.keys() - {name}])
         if stays:
             return TaskOutcome(TASK, name, f"nothing to do: {stays}", False)
         tables[name] = table
         return TaskOutcome(TASK, name, "nothing to do: no file is older than older_than", False)
 
     report = work.each(look)
-    listed = _listed(work, tables, listing)
+    ours = work.session.pipeline.table_names
+    report.done += [
+        TaskOutcome(TASK, name, f"of others, and where it is nobody knows: {why.message} [{why.code}]", False)
+        for name, why in unknown.items()
+        if name not in ours
+    ]
+    work.on_progress(f"listing the files of {len(tables):,} tables")
+    listed = listed_in_time({name: partial(_files, name, table) for name, table in tables.items()}, listing)
     report.failed |= {name: files for name, files in listed.items() if isinstance(files, CalveError)}
     reach("orphans.after-list")
     candidates = {
@@ -101,8 +101,7 @@ def remove_orphans(work: Work, settings: Orphans) -> MaintenanceReport:
 
     def clean(_table: Table, name: str) -> TaskOutcome:
         if cleaning.passed:
-            left = f"left to the next run, as maintenance.max_duration is nearly over: {candidates[name].files:,} files"
-            return TaskOutcome(TASK, name, left, False)
+            return work.left_for_time(name)
         return _clean(work, candidates[name], state, delete=name in deleting)
 
     worst_first = sorted(candidates, key=lambda name: -len(candidates[name].old))
@@ -112,37 +111,9 @@ def remove_orphans(work: Work, settings: Orphans) -> MaintenanceReport:
     return MaintenanceReport([outcome for name, outcome in done.items() if name not in failed], failed)
 
 
-def _listed(work: Work, tables: Mapping[str, Table], until: Deadline) -> dict[str, list[Listed] | CalveError]:
-    """The files of each table, or why they could not be listed.
-
-    One after the other, but that nobody waits for a table for longer than its share of the time: its listing goes on
-    beside those of the others, and is looked for at the end.
-    """
-    asked = dict[str, Future[list[Listed]]]()
-    for number, (name, table) in enumerate(tables.items()):
-        work.on_progress(f"{name}: listing files")
-        asked[name] = apart(partial(_files, name, table), "calve-orphans")
-        wait([asked[name]], max(0.0, until.left_s) / (len(tables) - number))
-    wait(asked.values(), max(0.0, until.left_s))
-    return {name: _answer(name, future) for name, future in asked.items()}
-
-
 def _files(name: str, table: Table) -> list[Listed]:
     with unreachable_as_ours(f"listing the files of {name}"):
         return list(list_files(table))
-
-
-def _answer(name: str, future: Future[list[Listed]]) -> list[Listed] | CalveError:
-    if not future.done():
-        return RetriableError(
-            f"{name}: its files could not be listed within half of maintenance.max_duration",
-            hint="raise maintenance.max_duration",
-            code=TOO_MANY_FILES,
-        )
-    try:
-        return future.result()
-    except CalveError as error:
-        return error
 
 
 def _clean(work: Work, found: _Candidates, state: CommitState, *, delete: bool) -> TaskOutcome:

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from calve.sink_core.config.table_formats import ICEBERG
 from calve.sink_core.control.maintenance_report import MaintenanceReport, OnProgress, TaskOutcome
-from calve.sink_core.errors import CalveError
+from calve.sink_core.error_codes.operations import TOO_MANY_FILES
+from calve.sink_core.errors import CalveError, RetriableError
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.maintenance.owned import why_not_owned
 from calve.sink_core.sink.loop.session import Session
+from calve.sink_core.timing import Deadline, apart
+
+LISTING, CLEANING = 0.5, 0.9
+"""The share of the time for orphans that is over when no table's files are waited for any more, and from which on none
+is cleaned.
+"""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,16 @@ class Work:
             raise dropped_meanwhile(name)
         return table
 
+    def orphan_deadlines(self) -> tuple[Deadline, Deadline]:
+        """For listing and cleaning, by the share of `maintenance.max_duration` that the tables of one format have."""
+        pipeline = self.session.pipeline
+        within_s = pipeline.config.maintenance.max_duration / (2 if pipeline.has_timelines else 1)
+        return Deadline.after(LISTING * within_s), Deadline.after(CLEANING * within_s)
+
+    def left_for_time(self, name: str) -> TaskOutcome:
+        """What there is to say of a table whose orphans there is no time for."""
+        return TaskOutcome("orphans", name, "left to the next run: maintenance.max_duration is nearly over", False)
+
     def why_left(self, table: Table, name: str) -> str | None:
         """Why the files of a table are not rewritten, None if they are. One with row changes gets slower without it."""
         if self.wanted or name in self.session.pipeline.changing or why_not_owned(table, self.owned(name)) is None:
@@ -92,6 +112,33 @@ class Work:
     def owned(self, name: str) -> bool | None:
         """What the pipeline file says of a table; None for ledger and dead letters, which it does not list."""
         return next((table.owned for table in self.session.pipeline.tables if table.name == name), None)
+
+
+def listed_in_time(listings: Mapping[str, Callable[[], T]], until: Deadline) -> dict[str, T | CalveError]:
+    """What the listing of each table's files gave, or why there is none.
+
+    One after the other, but that nobody waits for a table for longer than its share of the time: its listing goes on
+    beside those of the others, and is looked for at the end.
+    """
+    asked = dict[str, Future[T]]()
+    for number, (name, listing) in enumerate(listings.items()):
+        asked[name] = apart(listing, "calve-orphans")
+        wait([asked[name]], max(0.0, until.left_s) / (len(listings) - number))
+    wait(asked.values(), max(0.0, until.left_s))
+    return {name: _answer(name, future) for name, future in asked.items()}
+
+
+def _answer(name: str, future: Future[T]) -> T | CalveError:
+    if not future.done():
+        return RetriableError(
+            f"{name}: its files could not be listed in the time that maintenance.max_duration leaves for it",
+            hint="raise maintenance.max_duration",
+            code=TOO_MANY_FILES,
+        )
+    try:
+        return future.result()
+    except CalveError as error:
+        return error
 
 
 def now_ms() -> int:

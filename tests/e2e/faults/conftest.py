@@ -16,17 +16,8 @@ from tests.warm_spark import WarmSpark
 
 NO_SPARK = "sc://127.0.0.1:1"
 KILLS = 720
-SECONDS = 300.0
 
 NewWorld = Callable[..., World]
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kills", type=int, default=KILLS, help="Swift runs killed in the long series")
-    parser.addoption(
-        "--seconds", type=float, default=SECONDS, help="For which parts of Dagster's deployment are killed"
-    )
-    parser.addoption("--seed", type=int, default=1, help="Of what is killed then, and when")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -74,7 +74,7 @@ def opened(folder: Path, does: str, reserved: Sequence[str] = ()) -> OpenedSourc
         ("topic", lambda s: list(s.read(WORK)), SOURCE_BROKE_RULES, ["read()", "other", "topics()"]),
         ("OSError", lambda s: list(s.read(WORK)), SOURCE_AWAY, [A.json, "OSError: gone"]),
         ("TimeoutError", lambda s: list(s.read(WORK)), SOURCE_AWAY, [A.json, "TimeoutError: gone"]),
-        ("ValueError", lambda s: list(s.read(WORK)), SOURCE_FAILED, [A.json, "ValueError: gone"]),
+        ("ValueError", lambda s: list(s.read(WORK)), SOURCE_FAILED, [A.json, "ValueError: gone", "calve resume"]),
         ("update", lambda s: s.update_offsets({}), SOURCE_BROKE_RULES, ["update_offsets()", "dict", "FlatMap"]),
     ],
 )

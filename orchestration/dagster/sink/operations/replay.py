@@ -108,7 +108,8 @@ def replay_hours(pipeline: SinkPipeline) -> "Operation[Session, HoursConfig]":
         tables = config.tables or _replayable(pipeline)
         if not tables:
             raise ConfigError(
-                f"every table of {pipeline.name} takes row changes: records read again would be put over newer ones",
+                f"every table of {pipeline.name} takes row changes ({', '.join(sorted(pipeline.changing))}): records "
+                "read again would be put over newer ones",
                 hint="begin a new pipeline from `earliest` instead",
                 code=CHANGES_READ_AGAIN,
             )

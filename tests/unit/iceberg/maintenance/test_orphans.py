@@ -9,6 +9,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
+from calve.sink_core.error_codes.catalogs import METADATA_GONE
 from calve.sink_core.iceberg.files.manifests import entries_of, rewritten_name, rewritten_prefix
 from calve.sink_core.iceberg.maintenance.orphans import (
     Listed,
@@ -21,6 +22,7 @@ from calve.sink_core.iceberg.maintenance.orphans import (
     was_looked_at,
 )
 from calve.sink_core.tables.log.range_parts import Replaces
+from tests.codes import says
 from tests.unit.iceberg.commit.build import own
 from tests.unit.iceberg.commit.on_catalog import SCHEMA, World, attempt_of, land, manifest_of
 from tests.unit.tables.log.build import TABLE
@@ -134,6 +136,15 @@ def test_the_locations_of_all_tables_are_known_whatever_namespace_they_are_in(wo
     world.catalog.create_namespace("other.inner")
     inner = world.catalog.create_table("other.inner.t", SCHEMA)
     assert locations_of_all(world.catalog) == {TABLE: world.table.location(), "other.inner.t": inner.location()}
+
+
+def test_a_table_that_can_t_be_loaded_hides_no_other_s_location(world: World) -> None:
+    world.catalog.create_namespace("other.inner")
+    inner = world.catalog.create_table("other.inner.t", SCHEMA)
+    Path(inner.metadata_location.removeprefix("file://")).unlink()
+    where = locations_of_all(world.catalog)
+    assert where.pop(TABLE) == world.table.location()
+    says(str(where["other.inner.t"]), METADATA_GONE, "other.inner.t")
 
 
 def test_a_look_is_noted_unless_the_table_is_gone(world: World) -> None:

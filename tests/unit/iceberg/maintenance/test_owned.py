@@ -55,6 +55,13 @@ def test_a_neighbour_is_no_sharer(other: str) -> None:
     assert why_files_stay(table(), "calve-p", [("db.other", other)]) is None
 
 
+def test_a_place_of_nobody_s_name_may_be_that_of_a_table_which_can_t_be_loaded() -> None:
+    for own in ("file:///lake/db/events", "file:///lake/db/events-0f3c/"):
+        assert why_files_stay(table(own), "calve-p", [], ["db.other"]) is None
+    for shared in ("file:///lake/db", "file:///lake/db/tables"):
+        assert "db.other" in (why_files_stay(table(shared), "calve-p", [], ["db.other"]) or "")
+
+
 def test_s3_and_s3a_are_one_place() -> None:
     assert why_files_stay(table("s3://lake/db/events"), "calve-p", [("db.other", "s3a://lake/db/events")])
 
