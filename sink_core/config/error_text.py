@@ -6,7 +6,8 @@ from typing import Any
 
 from calve.sink_core.config.references import redact_text
 
-_CHARACTERS = 300
+_CHARACTERS, _LOOKED_AT = 300, 10_000
+"""Characters shown, and those that secrets are looked for in, so that none is cut before it is known."""
 
 
 def describe(error: Exception) -> str:
@@ -20,6 +21,13 @@ def first_line(error: Exception) -> str:
     return _shown(_words(error)) or type(error).__name__
 
 
+def of_record(error: Exception) -> str:
+    """The error's first line as it stands, where it is about a record, which it may quote: there is no secret of ours
+    in it to be looked for.
+    """
+    return str(error).strip().partition("\n")[0].rstrip() or type(error).__name__
+
+
 def _words(error: Any) -> str:
     """Of SQLAlchemy's the driver's words, which quote no SQL; of py4j's the Java exception's, without class names."""
     if type(error).__module__.startswith("sqlalchemy."):
@@ -30,4 +38,4 @@ def _words(error: Any) -> str:
 
 def _shown(words: str) -> str:
     lines = words.strip().splitlines()
-    return redact_text(lines[0].rstrip())[:_CHARACTERS] if lines else ""
+    return redact_text(lines[0].rstrip()[:_LOOKED_AT])[:_CHARACTERS] if lines else ""
