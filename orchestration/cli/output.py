@@ -18,7 +18,7 @@ from rich.status import Status
 from rich.table import Table
 
 from calve.sink_core.error_codes.files import NOBODY_TO_ASK
-from calve.sink_core.errors import CalveError, ConfigError, FindingError
+from calve.sink_core.errors import CalveError, ConfigError, FindingError, printable
 from calve.sink_core.finding import NOTHING, PROVEN, VIOLATED
 from calve.sink_core.timing import LONG_STEP
 
@@ -36,7 +36,7 @@ FIRST_S, EVERY_S = 10.0, 30.0
 
 def say(text: str = "", *, style: str | None = None) -> None:
     """A line on stdout; coloured on a terminal only."""
-    STDOUT.print(text, style=style)
+    STDOUT.print(printable(text, keep="\n"), style=style)
 
 
 def say_json(value: object) -> None:
@@ -55,6 +55,7 @@ def ending_document(report: Ending) -> dict[str, object]:
 
 def say_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """A table on a terminal; elsewhere a line per row, the columns' names first, separated by tabs."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     if not STDOUT.is_terminal:
         for row in [columns, *rows]:
             typer.echo("\t".join(row))
@@ -77,7 +78,7 @@ def say_error(error: CalveError, *, as_json: bool) -> None:
     if as_json:
         say_json(error_document(error))
     else:
-        STDERR.print(str(error), style="red" if STDERR.is_terminal else None)
+        STDERR.print(printable(str(error), keep="\n"), style="red" if STDERR.is_terminal else None)
 
 
 def error_document(error: CalveError) -> dict[str, Any]:
@@ -138,7 +139,7 @@ def _hearing(status: Status) -> Generator[None]:
 def _tell(status: Status, ended: Event) -> None:
     began, wait_s = time.monotonic(), FIRST_S
     while not ended.wait(wait_s):
-        STDERR.print(f"{status.status} ({time.monotonic() - began:,.0f} s)")
+        STDERR.print(f"{printable(str(status.status))} ({time.monotonic() - began:,.0f} s)")
         wait_s = EVERY_S
 
 
