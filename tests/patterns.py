@@ -31,6 +31,9 @@ MOST = {
 }
 """Characters that a pattern is ever given at most, where that is little: a verdict, or the head of a value."""
 
+USES = {"calve.sink_core.source.files.text._RECORD": "match"}
+"""Of patterns that are used under other names."""
+
 _SEARCHES = {"search", "finditer", "findall", "sub", "subn", "split"}
 Pattern = re.Pattern[str] | re.Pattern[bytes]
 
@@ -39,11 +42,13 @@ def patterns() -> Iterator[tuple[str, Pattern, str]]:
     """Name, pattern and use (`search`, `match` or `fullmatch`) of each pattern that a module of the package holds."""
     modules = [module for package in (sink_core, spark_jobs, orchestration) for module in _modules(package)]
     sources = {module.__name__: Path(str(module.__file__)).read_text() for module in modules}
+    everywhere = "\n".join(sources.values())
     for module in modules:
         for name, value in vars(module).items():
-            source = sources[module.__name__] if name.startswith("_") else "\n".join(sources.values())
             for pattern, use in _held(value):
-                yield f"{module.__name__}.{name}", pattern, use or _use(name, source)
+                source = sources[module.__name__] if name.startswith("_") else everywhere
+                full = f"{module.__name__}.{name}"
+                yield full, pattern, use or USES.get(full) or _use(name, source)
 
 
 def _modules(package: ModuleType) -> Iterator[ModuleType]:
