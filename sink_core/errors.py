@@ -33,6 +33,15 @@ EXIT_BAD_INPUT = 2
 EXIT_UNREACHABLE = 3
 
 
+def printable(text: str, *, keep: str = "") -> str:
+    """`text` as a terminal or a log may show it: what can't be seen, such as an escape or a line's end, is written as
+    Python writes it, but for the characters to `keep`.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+
+
 class CalveError(Exception):
     """Root of the tree. `hint` says what to set or run next, `kind` what it is an example of."""
 

@@ -26,7 +26,7 @@ from calve.sink_core.finding import Choice, FindingKind
 from calve.sink_core.findings import FINDINGS
 
 _COMMAND = "python -m calve.sink_core.config.document"
-_LINK = re.compile(r"\[([^]]*)\]\((?:([\w.]+)(#[\w-]+)?)\)")
+_LINK = re.compile(r"\[([^][]*+)\]\((?:([\w.]+)(#[\w-]+)?)\)")
 
 
 def _rows(module: ModuleType) -> tuple[ErrorCode, ...]:

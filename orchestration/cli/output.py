@@ -18,7 +18,7 @@ from rich.status import Status
 from rich.table import Table
 
 from calve.sink_core.error_codes.files import NOBODY_TO_ASK
-from calve.sink_core.errors import CalveError, ConfigError, FindingError
+from calve.sink_core.errors import CalveError, ConfigError, FindingError, printable
 from calve.sink_core.finding import NOTHING, PROVEN, VIOLATED
 from calve.sink_core.hidden import plain_without_secrets, without_secrets
 from calve.sink_core.timing import LONG_STEP
@@ -37,7 +37,7 @@ FIRST_S, EVERY_S = 10.0, 30.0
 
 def say(text: str = "", *, style: str | None = None) -> None:
     """A line on stdout; coloured on a terminal only."""
-    STDOUT.print(without_secrets(text), style=style)
+    STDOUT.print(printable(without_secrets(text), keep="\n"), style=style)
 
 
 def say_json(value: object) -> None:
@@ -58,7 +58,7 @@ def ending_document(report: Ending) -> dict[str, object]:
 
 def say_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """A table on a terminal; elsewhere a line per row, the columns' names first, separated by tabs."""
-    rows = [[without_secrets(cell) for cell in row] for row in rows]
+    rows = [[printable(without_secrets(cell)) for cell in row] for row in rows]
     if not STDOUT.is_terminal:
         for row in [columns, *rows]:
             typer.echo("\t".join(row))
@@ -81,7 +81,7 @@ def say_error(error: CalveError, *, as_json: bool) -> None:
     if as_json:
         say_json(error_document(error))
     else:
-        STDERR.print(without_secrets(str(error)), style="red" if STDERR.is_terminal else None)
+        STDERR.print(printable(without_secrets(str(error)), keep="\n"), style="red" if STDERR.is_terminal else None)
 
 
 def error_document(error: CalveError) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _hearing(status: Status) -> Generator[None]:
 def _tell(status: Status, ended: Event) -> None:
     began, wait_s = time.monotonic(), FIRST_S
     while not ended.wait(wait_s):
-        STDERR.print(f"{status.status} ({time.monotonic() - began:,.0f} s)")
+        STDERR.print(f"{printable(str(status.status))} ({time.monotonic() - began:,.0f} s)")
         wait_s = EVERY_S
 
 

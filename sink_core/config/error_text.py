@@ -7,7 +7,8 @@ from typing import Any
 from calve.sink_core.config.references import redact_text
 from calve.sink_core.hidden import without_secrets
 
-_CHARACTERS = 300
+_CHARACTERS, _LOOKED_AT = 300, 10_000
+"""Characters shown, and those that secrets are looked for in, so that none is cut before it is known."""
 
 
 def describe(error: Exception) -> str:
@@ -19,6 +20,13 @@ def describe(error: Exception) -> str:
 def first_line(error: Exception) -> str:
     """The error's first line, for libraries whose words name the kind themselves; the kind if there are none."""
     return _shown(_words(error)) or type(error).__name__
+
+
+def of_record(error: Exception) -> str:
+    """The error's first line as it stands, where it is about a record, which it may quote: there is no secret of ours
+    in it to be looked for.
+    """
+    return str(error).strip().partition("\n")[0].rstrip() or type(error).__name__
 
 
 def _words(error: Any) -> str:
@@ -33,4 +41,4 @@ def _words(error: Any) -> str:
 
 def _shown(words: str) -> str:
     lines = words.strip().splitlines()
-    return redact_text(lines[0].rstrip())[:_CHARACTERS] if lines else ""
+    return redact_text(lines[0].rstrip()[:_LOOKED_AT])[:_CHARACTERS] if lines else ""

@@ -27,7 +27,11 @@ _HIDDEN_WORDS = (
     r"|api[._-]?key|connection[._-]string|signature|authorization|user[._-]info|oauthbearer[._-]config"
 )
 _HIDDEN_KEY = re.compile(_HIDDEN_WORDS, re.IGNORECASE)
-_HIDDEN_PARAMETER = re.compile(rf"([\w.-]*(?:{_HIDDEN_WORDS})[\w.-]*=)([^&;,\s]+)", re.IGNORECASE)
+# Each looks at a character a few times, whatever the text: a name begins where no other does, and what has no "@" is
+# passed over as a whole, without a second group.
+_HIDDEN_PARAMETER = re.compile(
+    rf"(?<![\w.-])(?=[\w.-]*+=)([\w.-]*?(?:{_HIDDEN_WORDS})[\w.-]*+=)([^&;,\s]++)", re.IGNORECASE
+)
 # The ends of such names, whatever the variable.
 _ALSO_HIDDEN = re.compile(r"(?:^|[._-])(?:sig|sas|pwd|pass|pat|cookie)$", re.IGNORECASE)
 _PUBLIC_KEY = re.compile(
@@ -41,10 +45,10 @@ _LEAST_OF_ANY = 4
 _PEM = re.compile(r"\s*-----BEGIN ")
 _TOKEN = re.compile(r"(?<=\bhttp://)[^:/@\s]+(?=@)|(?<=\bhttps://)[^:/@\s]+(?=@)")
 # As SQLAlchemy reads it: a password ends at "@" and may hold "/"; what else stands before a later "@" goes as well.
-_PASSWORD = re.compile(r"(://[^:/@\s]*:)([^@\s]*(?:@[^@/?#\s]*(?=@))*)(?=@)")
+_PASSWORD = re.compile(r"(://[^:/@\s]*+:)(?:([^@\s]*+(?:@[^@/?#\s]*+(?=@))*+)(?=@)|[^@\s]*+)")
 # Where all of the text is an address, it may hold anything: what stands before the last "@" goes.
 _WHOLE = re.compile(r"(\A[\w+.-]+://[^:/@\s]*:)([^\n]*)(?=@)")
-_USER_INFO = re.compile(r"(?<=://)[^:/@\s]*(?::[^@\s]*)?@(?:[^/?#\s]*@)?")
+_USER_INFO = re.compile(r"(?<=://)(?:[^:/@\s]*+(?::[^@\s]*+)?@(?:[^/?#\s]*@)?|([^:/@\s]*+:[^@\s]*+))")
 
 
 def of_dagster(value: Any) -> Any:
@@ -94,7 +98,7 @@ def redact_text(text: str) -> str:
 def without_user_info(uri: str) -> str:
     """`uri` without user, password, query and fragment."""
     # Of a secret in the place of an address a part would be no longer known as such.
-    return re.split(r"[?#]", _USER_INFO.sub("", without_secrets(uri)), maxsplit=1)[0]
+    return re.split(r"[?#]", _USER_INFO.sub(lambda found: found[1] or "", without_secrets(uri)), maxsplit=1)[0]
 
 
 def _walk(key: str, value: object, leaf: Callable[[str, object], object]) -> object:
@@ -115,7 +119,9 @@ def _from_environment(key: str, value: object) -> object:
     if fault := malformed(value):
         raise ConfigError(f"{key}: {fault}", hint=f"write {FORM}", code=NO_VALUE)
     text = REFERENCE.sub(lambda match: for_place(value, match.start(), _variable(key, match[1])), value)
-    within = [match[2] for pattern in (_WHOLE, _PASSWORD, _HIDDEN_PARAMETER) for match in pattern.finditer(text)]
+    within = [
+        match[2] for pattern in (_WHOLE, _PASSWORD, _HIDDEN_PARAMETER) for match in pattern.finditer(text) if match[2]
+    ]
     within += _TOKEN.findall(text)
     keep_secret(*within, *map(unquote, within), *([text] if names_a_secret(key) else ()))
     for match in REFERENCE.finditer(value):
@@ -168,4 +174,4 @@ def _shown(key: str, value: object) -> object:
 
 
 def _keep_reference(match: re.Match[str]) -> str:
-    return match[0] if REFERENCE.fullmatch(match[2]) else f"{match[1]}{HIDDEN}"
+    return match[0] if match[2] is None or REFERENCE.fullmatch(match[2]) else f"{match[1]}{HIDDEN}"

@@ -20,10 +20,12 @@ from calve.sink_core.config.table_formats import HUDI, ICEBERG
 from calve.sink_core.config.tables import (
     KAFKA,
     AutoCreate,
-    EvolveStep,
     HistoryChoice,
     HudiType,
     InDagster,
+    Steps,
+    Table,
+    TableDefaults,
     Transform,
     UnknownFields,
 )
@@ -52,7 +54,7 @@ class TableSettings:
     auto_create: AutoCreate | None
     kafka_column: bool
     target_file_bytes: int
-    evolve: tuple[EvolveStep, ...]
+    evolve: Steps
     case_insensitive: bool
     owned: bool | None
     history: HistoryChoice | None = None
@@ -197,8 +199,7 @@ class SinkPipeline(Pipeline):
                 auto_create=fed.entry.auto_create,
                 kafka_column=_or(fed.entry.kafka_column, defaults.kafka_column),
                 target_file_bytes=_or(fed.entry.target_file_size, defaults.target_file_size),
-                # With SQL the columns are what it gives, whatever records have.
-                evolve=() if fed.entry.transform else _or(fed.entry.evolve, defaults.evolve),
+                evolve=_steps(fed.entry, defaults),
                 case_insensitive=_or(fed.entry.case_insensitive, defaults.case_insensitive),
                 ignore_fields=_or(fed.entry.ignore_fields, defaults.ignore_fields),
                 unknown_fields=_or(fed.entry.unknown_fields, defaults.unknown_fields),
@@ -325,6 +326,12 @@ def check_number(pipeline: SinkPipeline) -> None:
                 hint="narrow name_from.allow, or raise name_from.max_tables if they are meant",
                 code=TOO_MANY_TABLES,
             )
+
+
+def _steps(table: Table, defaults: TableDefaults) -> Steps:
+    # With SQL the columns are what it gives, whatever records have.
+    given = () if table.transform else _or(table.evolve, defaults.evolve)
+    return Steps(given, _or(table.max_columns, defaults.max_columns) if "add_column" in given else None)
 
 
 def _or(given: T | None, default: T) -> T:

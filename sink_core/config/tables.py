@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Iterable
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
@@ -67,6 +68,26 @@ UnknownFields = Literal["leave_out", "dead_letter"]
 EvolveStep = Literal["add_column", "widen", "make_optional"]
 
 
+class Steps(tuple[EvolveStep, ...]):
+    """What a table's schema may be given, and `max_columns`, nested ones counted, that it may then have at most. That
+    holds as well for records that are looked at without any step.
+    """
+
+    max_columns: int | None
+
+    def __new__(cls, steps: Iterable[EvolveStep] = (), max_columns: int | None = None) -> Self:
+        made = super().__new__(cls, steps)
+        made.max_columns = max_columns
+        return made
+
+    def without(self) -> Steps:
+        """No step, and the same `max_columns`."""
+        return Steps((), self.max_columns)
+
+
+NO_STEPS = Steps()
+
+
 class TableDefaults(Model):
     """What holds for each table that doesn't say otherwise."""
 
@@ -74,6 +95,10 @@ class TableDefaults(Model):
     """Schema changes made, once for a batch, when its records need them: `add_column` for fields that a table lacks,
     `widen` (int to long, float to double, decimals to more digits), `make_optional` for required columns that are
     missing or null."""
+
+    max_columns: Annotated[int, Field(ge=1)] = 1000
+    """By `evolve` a table gets no more columns than this, nested ones counted. A JSON record that alone needs more than
+    that leaves is a dead letter; of formats with a schema the fields are left out."""
 
     case_insensitive: bool = False
     """Match fields of records with columns whatever the case of their names. A record with two fields for one column is
@@ -259,6 +284,9 @@ class Table(Model):
     """As in `table_defaults`."""
 
     evolve: tuple[EvolveStep, ...] | None = None
+    """As in `table_defaults`."""
+
+    max_columns: Annotated[int, Field(ge=1)] | None = None
     """As in `table_defaults`."""
 
     case_insensitive: bool | None = None

@@ -61,7 +61,9 @@ def schema_preview(session: Session, plan: BatchPlan) -> SchemaPreview:
             rule=target.column_rule,
         )
         asked = [
-            value_format.decoder(read, settings.evolve, names).decode([v for topic in topics for v in sampled[topic]])
+            value_format.decoder(read, tuple(settings.evolve), names).decode(
+                [v for topic in topics for v in sampled[topic]]
+            )
             for value_format, topics in formats.by_topics(filter(settings.rule.takes_topic, sampled))
         ]
         wanted = [decoded.wanted for decoded in asked if decoded.wanted is not None]

@@ -33,8 +33,9 @@ from calve.sink_core.errors import ConfigError
 
 FORMS = "column, year(ts), month(ts), day(ts), hour(ts), bucket(16, id) or truncate(4, name)"
 
+_COLUMN = r"[^,()\s](?:[^,()]*[^,()\s])?"
 _TERM = re.compile(
-    r"\s*(?:(?P<function>\w+)\s*\(\s*(?:(?P<width>\d+)\s*,)?\s*(?P<argument>[^,()]+?)\s*\)|(?P<column>[^,()]+?))\s*"
+    rf"\s*+(?:(?P<function>\w+)\s*+\(\s*+(?:(?P<width>\d++)\s*+,\s*+)?(?P<argument>{_COLUMN})\s*+\)|(?P<column>{_COLUMN}))\s*+"
 )
 _AnyTransform = Transform[Any, Any]
 _TIME: dict[str, Callable[[], _AnyTransform]] = {

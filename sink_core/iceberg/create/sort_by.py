@@ -21,7 +21,10 @@ from calve.sink_core.errors import ConfigError
 from calve.sink_core.iceberg.create.partition_by import read_term
 from calve.sink_core.records.columns.checked import changed_fields
 
-_ORDER = re.compile(r"(?P<term>.+?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
+_ORDER = re.compile(
+    r"(?P<term>.+?)(?:(?<!\s)\s++(?P<direction>asc|desc))?(?:(?<!\s)\s++nulls\s++(?P<nulls>first|last))?",
+    re.IGNORECASE,
+)
 
 
 def sort_order(orders: Iterable[str], schema: Schema, *, table: str) -> SortOrder:

@@ -36,7 +36,7 @@ from calve.sink_core.tables.log.state import CommitState
 LOOKED_AT = "calve.orphans-listed"
 """Property of a table whose orphans have been listed once, without deleting any."""
 
-_METADATA_VERSION = re.compile(r"(?:v|0*)(\d+)(?:-[0-9a-f-]+)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_METADATA_VERSION = re.compile(r"v?(\d+)(?:-[0-9a-f-]+)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _MANIFEST_LIST = re.compile(r"snap-.*\.avro")
 
 

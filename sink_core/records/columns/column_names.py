@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from re import Pattern
+from unicodedata import category
 
 from pyiceberg.schema import Schema, index_by_name, sanitize_column_names
 from pyiceberg.types import IcebergType, ListType, LongType, MapType, NestedField, StringType, StructType
@@ -60,6 +61,9 @@ class ColumnRule:
 
 ANY_COLUMN = ColumnRule()
 
+_MOST_BYTES = 255
+"""Of a name, as file systems and catalogs have it."""
+
 
 def readable_schema(fields: Sequence[NestedField], rule: ColumnRule = ANY_COLUMN) -> Schema:
     """The schema of those of the fields that may be columns; pyiceberg makes none of all where two are one."""
@@ -105,10 +109,10 @@ class Taken:
             return why
         if full.casefold() in self._names:
             return "another field has this name, but for upper and lower case or dots"
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            return "its name is no UTF-8"
+        if any(category(character)[0] == "C" for character in name):
+            return "its name has characters that can't be seen, such as control characters"
+        if len(name.encode()) > _MOST_BYTES:
+            return f"its name has more than {_MOST_BYTES} bytes"
         if in_files(full) in self._written:
             return f"another field is written to files as {in_files(full)} too"
         return None

@@ -36,7 +36,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.config.tables import EvolveStep, Steps
 from calve.sink_core.records.columns.column_names import Taken, readable_schema
 from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS, type_text
 
@@ -63,6 +63,21 @@ class Used:
     schema_id: int = 0
 
 
+def room(steps: Collection[EvolveStep], schema: Schema) -> int | None:
+    """How many columns, nested ones counted, `schema` may be given; None for any number."""
+    most = steps.max_columns if isinstance(steps, Steps) else None
+    return None if most is None else max(0, most - number_of_columns(schema.as_struct()))
+
+
+def number_of_columns(kind: IcebergType) -> int:
+    """How many fields there are within a type, at whatever depth."""
+    if isinstance(kind, StructType):
+        return len(kind.fields) + sum(number_of_columns(of.field_type) for of in kind.fields)
+    if isinstance(kind, ListType):
+        return 1 + number_of_columns(kind.element_type)
+    return 2 + number_of_columns(kind.value_type) if isinstance(kind, MapType) else 0
+
+
 def merged(schemas: Iterable[Schema]) -> Schema:
     """What several tasks want of one table, in one, field ids from 1. Where no type holds what both want the earlier
     one wins: the other's records don't fit."""
@@ -83,10 +98,12 @@ def evolved(schema: Schema, wanted: Schema, steps: Collection[EvolveStep], used:
     """`schema` with what is `wanted` and of one of `steps`; None if that is nothing.
 
     `wanted` has the fields that records need by name, in whatever ids: of a type at least that wide, optional if they
-    need not be there. What it doesn't name stays.
+    need not be there. What it doesn't name stays, and what there is no `room` for is not added.
     """
     ids = count(1 + max(used.column_id, schema.highest_field_id))
-    work = _Evolution(steps, _holding(schema.fields, schema.identifier_field_ids), ids, Taken.by(schema))
+    work = _Evolution(
+        steps, _holding(schema.fields, schema.identifier_field_ids), ids, Taken.by(schema), room(steps, schema)
+    )
     struct = work.struct(schema.as_struct(), wanted.as_struct(), ROOT, "")
     if not work.changes:
         return None
@@ -137,6 +154,7 @@ class _Evolution:
     required: Collection[int]
     ids: count[int]
     taken: Taken
+    room: int | None
     changes: list[str] = field(default_factory=list[str])
     added: dict[int, list[NestedField]] = field(default_factory=dict[int, list[NestedField]])
 
@@ -145,7 +163,7 @@ class _Evolution:
         fields = [self._field(of, wanted.pop(of.name, None), f"{path}{of.name}") for of in have.fields]
         if "add_column" in self.steps:
             new, _ = self.taken.readable([*wanted.values()], path)
-            fields += [self._new(of, holder, f"{path}{of.name}") for of in new]
+            fields += [self._new(of, holder, f"{path}{of.name}") for of in new if self._takes(of)]
         return StructType(*fields)
 
     def _field(self, have: NestedField, want: NestedField | None, path: str) -> NestedField:
@@ -168,6 +186,14 @@ class _Evolution:
             return MapType(have.key_id, have.key_type, have.value_id, value.field_type, value_required=value.required)
         to = wider(have, want)
         return to if to is not None and self._change("widen", f"widen {path} from {have} to {to}") else have
+
+    def _takes(self, new: NestedField) -> bool:
+        """Whether there is room for a field, which it takes."""
+        if self.room is None:
+            return True
+        left = self.room - number_of_columns(StructType(new))
+        self.room = left if left >= 0 else self.room
+        return left >= 0
 
     def _new(self, want: NestedField, holder: int, path: str) -> NestedField:
         self._change("add_column", f"add {path} {type_text(want.field_type)}")

@@ -10,7 +10,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.records.columns.column_names import readable_schema
-from calve.sink_core.records.columns.evolution import evolved
+from calve.sink_core.records.columns.evolution import evolved, number_of_columns, room
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN
 from calve.sink_core.records.columns.names import EXACT, Names, TwoOfOne
 
@@ -30,7 +30,13 @@ def schema_wants(
         wanted = readable_schema(_Lacking(names, refused).struct(given, table.as_struct(), "").fields, names.rule)
     except TwoOfOne:
         return None
-    return wanted if evolved(table, wanted, steps) else None
+    found = evolved(table, wanted, tuple(steps))
+    left = room(steps, table)
+    if found and left is not None:
+        added = sum(number_of_columns(StructType(of)) for fields in found.added.values() for of in fields)
+        # One schema doesn't decide about all the room there is.
+        return wanted if added <= left else None
+    return wanted if found else None
 
 
 @dataclass(frozen=True, slots=True)

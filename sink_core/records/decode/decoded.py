@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from calve.sink_core.errors import printable
+
 DECODE = "decode"
 """Stage of a value that isn't of the format."""
 FIT = "fit"
@@ -58,8 +60,8 @@ class Decoder(Protocol):
 
 
 def cut(message: str) -> str:
-    """The message, no longer than a verdict may be, and text that can be written: names may be halves of characters."""
-    message = message.encode(errors="backslashreplace").decode()
+    """The message, no longer than a verdict may be, and as it may be stored and shown: records say what they like."""
+    message = printable(message[: _MESSAGE_LENGTH + 1])
     return message if len(message) <= _MESSAGE_LENGTH else message[: _MESSAGE_LENGTH - 1] + "…"
 
 

@@ -31,15 +31,17 @@ from calve.sink_core import compiled
 from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.packed import packed, taken
 from calve.sink_core.records.columns.arrow import file_schema
+from calve.sink_core.records.columns.evolution import room
 from calve.sink_core.records.columns.names import EXACT, Names, TwoOfOne
 from calve.sink_core.records.decode.bisection import Part, bisect, halves
 from calve.sink_core.records.decode.convert import Converter, from_json
 from calve.sink_core.records.decode.decoded import DECODE, FIT, BadValue, Decoded, cut, in_order
+from calve.sink_core.records.decode.decoded import sifted as without
 from calve.sink_core.records.decode.maps import has_maps, with_entries, with_plain_numbers
 from calve.sink_core.records.decode.misfit import UNREADABLE, misfit
 from calve.sink_core.records.decode.others import counted, looked_for, may_be_shown, others_in, says_something
 from calve.sink_core.records.json.block import UNFRAMED, framed, join, only_batch, parsed_schema, read, stripped
-from calve.sink_core.records.json.wants import Wants
+from calve.sink_core.records.json.wants import Wants, fields_beyond
 
 if TYPE_CHECKING:
     from calve.sink_core.records.json.table import Table
@@ -99,6 +101,7 @@ class JsonDecoder:
         self._rewrites = has_maps(schema)
         self._wants = Wants(schema, steps, names) if steps else None
         self._adds, self._names = "add_column" in steps, names
+        self._room = room(steps, schema)
         self._rewrites_rest = self._rewrites or not names.exact
         # What was looked at and is no column.
         self._passed_over: set[str] = set()
@@ -115,7 +118,18 @@ class JsonDecoder:
         bad |= {places[row]: BadValue(places[row], FIT, _shown(text)) for row, text in misfits.items()}
         good = [place for place in places if place not in bad] if bad else None
         wanted = self._wanted(values, sifted) if self._wants and (sifted.news or bad) else None
-        return Decoded(columns, good, tuple(bad[place] for place in sorted(bad)), wanted, sifted.dropped)
+        decoded = Decoded(columns, good, tuple(bad[place] for place in sorted(bad)), wanted, sifted.dropped)
+        lack = self._room is not None and (sifted.dropped or sifted.others or sifted.news)
+        return self._without_beyond(values, decoded, self._room) if lack and self._room is not None else decoded
+
+    def _without_beyond(self, values: Sequence[bytes], decoded: Decoded, room: int) -> Decoded:
+        """The same without records that need more columns than the table may be given, which are bad."""
+        places = range(len(values)) if decoded.good is None else decoded.good
+        unfit = dict[int, str]()
+        for row, place in enumerate(places):
+            if lacking := fields_beyond(values[place], self._struct, self._names, room):
+                unfit[row] = f"{lacking} fields that the table lacks; max_columns lets it have {room} more"
+        return without(decoded, unfit)
 
     def _wanted(self, values: Sequence[bytes], sifted: _Sifted) -> Schema | None:
         """What records with other fields, and those that don't fit, need of the table."""

@@ -29,7 +29,7 @@ from pyiceberg.types import (
 
 from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.records.columns.column_names import readable_schema
-from calve.sink_core.records.columns.evolution import evolved, widest
+from calve.sink_core.records.columns.evolution import evolved, room, widest
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN
 from calve.sink_core.records.columns.names import EXACT, Names
 from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
@@ -74,12 +74,17 @@ class Wants:
         self._schema, self._steps, self._names = schema, steps, names
         self._struct = schema.as_struct()
         self._widest = _widest(self._struct) if "widen" in steps else self._struct
+        self._room = room(steps, schema)
 
     def of(self, values: Iterable[bytes]) -> Schema | None:
-        """What the records need, as `evolution.evolved` takes it; None if that is nothing the table may be given."""
+        """What the records need, as `evolution.evolved` takes it; None if that is nothing the table may be given. One
+        that alone needs more columns than there is room for wants nothing.
+        """
         noted = _Noted()
         for value in values:
             try:
+                if self._room is not None and fields_beyond(value, self._struct, self._names, self._room):
+                    continue
                 if misfit(with_entries(value, self._widest, self._names), self._widest) is None:
                     record = loads(value, parse_float=_Number)
                     if not is_too_deep(record):
@@ -90,6 +95,45 @@ class Wants:
         next_id = partial(next, count(self._schema.highest_field_id + 1))
         wanted = readable_schema(_struct(noted, self._struct, next_id).fields, self._names.rule)
         return wanted if evolved(self._schema, wanted, self._steps) else None
+
+
+def fields_beyond(value: bytes, wanted: StructType, names: Names, room: int) -> int:
+    """How many columns the JSON object `value` needs that `wanted` lacks, if they are more than `room`, else 0."""
+    # A member is six bytes at least: `"a":1,`. Most records are not looked at.
+    if len(value) // 6 < room:
+        return 0
+    try:
+        record, lacking = loads(value), Seen()
+        if is_too_deep(record):
+            return 0
+        _note_lacking(lacking, record, wanted, names, "")
+    except (ValueError, RecursionError):
+        return 0
+    found = _columns(lacking) - 1
+    return found if found > room else 0
+
+
+def _note_lacking(lacking: Seen, value: object, wanted: IcebergType, names: Names, path: str) -> None:
+    if isinstance(value, dict) and isinstance(wanted, StructType):
+        members = cast(dict[str, object], value)
+        own, kinds = own_names(members, wanted, names), {of.name: of.field_type for of in wanted.fields}
+        for name, inner in members.items():
+            if name in own:
+                _note_lacking(lacking, inner, kinds[own[name]], names, f"{path}{own[name]}.")
+            elif names.asks(f"{path}{name}"):
+                note(lacking.fields.setdefault(f"{path}{name}", Seen()), inner)
+    elif isinstance(value, dict) and isinstance(wanted, MapType):
+        for inner in cast(dict[str, object], value).values():
+            _note_lacking(lacking, inner, wanted.value_type, names, f"{path}value.")
+    elif isinstance(value, list) and isinstance(wanted, ListType):
+        for inner in cast(list[object], value):
+            _note_lacking(lacking, inner, wanted.element_type, names, f"{path}element.")
+
+
+def _columns(seen: Seen) -> int:
+    """The columns of what was seen: of its kind, and within it. What is only null is none."""
+    within = sum(_columns(inner) for inner in seen.fields.values() if inner.kinds)
+    return 1 + within + (_columns(seen.element) if seen.element else 0)
 
 
 def _widest(kind: Any) -> Any:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
-from calve.sink_core.config.error_text import first_line
+from calve.sink_core.config.error_text import first_line, of_record
 from calve.sink_core.config.tables import Transform
 from calve.sink_core.error_codes.records import TRANSFORM_ROWS, UNUSABLE_SQL
 from calve.sink_core.errors import ConfigError, ProtocolError, TableUnusable
@@ -67,7 +67,7 @@ class Transforming:
         if self._needs_kafka:
             record = record.append_column(KAFKA_COLUMN, origins(places))
         rows, kept, failed = self._rows(record)
-        bad = [BadValue(places[at], TRANSFORM, cut(first_line(error))) for at, error in failed.items()]
+        bad = [BadValue(places[at], TRANSFORM, cut(of_record(error))) for at, error in failed.items()]
         in_order = sorted([*decoded.bad, *bad], key=lambda verdict: verdict.index)
         return replace(decoded, columns=rows, good=[places[at] for at in kept], bad=tuple(in_order))
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from calve.sink_core.config.references import HIDDEN, names_a_secret
 from calve.sink_core.error_codes.files import NOT_RUN_YET
-from calve.sink_core.errors import TableUnusable
+from calve.sink_core.errors import TableUnusable, printable
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.iceberg.read.rows import rows_where
 from calve.sink_core.sink.loop.session import Session
@@ -122,7 +122,8 @@ def folded(error: str) -> str:
 
 
 def shown_error(error: str) -> str:
-    """The message; what it quotes is hidden if the field it begins with is named like a secret."""
+    """The message as it may be shown; what it quotes is hidden if the field it begins with is named like a secret."""
+    error = printable(error)
     named, colon, said = error.partition(": ")
     return f"{named}{colon}{_QUOTED.sub(HIDDEN, said)}" if colon and names_a_secret(named) else error
 
@@ -136,7 +137,7 @@ def preview(value: bytes | None) -> str:
     except UnicodeDecodeError:
         return value[: PREVIEW // 2 - 1].hex() + ("…" if len(value) > PREVIEW // 2 - 1 else "")
     text = _without_nested(_MEMBER.sub(_without_secret, text))
-    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    line = printable(text)
     return line if len(line) <= PREVIEW and len(value) <= _HEAD else line[: PREVIEW - 1] + "…"
 
 

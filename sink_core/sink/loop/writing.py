@@ -128,7 +128,7 @@ def task_spec(
         return TableSpec(
             t.name,
             table.target(pipeline.target_file_size(t.name), changes, instant_ms),
-            evolve=t.evolve if evolving else (),
+            evolve=t.evolve if evolving else t.evolve.without(),
             ignored=t.ignore_fields,
             strict=t.unknown_fields == "dead_letter",
             any_case=t.case_insensitive,

@@ -87,7 +87,7 @@ class Feeds:
         self.router = Router([(feed.name, feed.rule) for feed in self.feeds], spec.namings, topics, formats)
         self._evolving, self._columns = spec.evolving, dict[str, Schema]()
         self._decoders = list[Decoder]()
-        self._alike = dict[tuple[StructType, int, tuple[tuple[str, ...], bool], int | None], int]()
+        self._alike = dict[tuple[StructType, int, tuple[tuple[str, ...], bool, int | None], int | None], int]()
         self._decoder_of = dict[tuple[int, int], int]()
 
     def sort(self, values: Sequence[bytes], slices: Int64s, keys: Keys, origins: Origins) -> DecodedBatch:
@@ -165,11 +165,11 @@ class Feeds:
         if (number, of_format) not in self._decoder_of:
             feed = self.feeds[number]
             apart = feed.evolve or feed.transforming or feed.changes or not feed.names.exact
-            known_by = (feed.names.ignored, feed.names.strict)
+            known_by = (feed.names.ignored, feed.names.strict, feed.evolve.max_columns)
             alike = (feed.schema.as_struct(), of_format, known_by, number if apart else None)
             decoder = self._decoder_of[number, of_format] = self._alike.setdefault(alike, len(self._decoders))
             if decoder == len(self._decoders):
-                made = self._of_format[of_format].decoder(feed.schema, feed.evolve, feed.names)
+                made = self._of_format[of_format].decoder(feed.schema, feed.steps, feed.names)
                 self._decoders.append(StrictDecoder(made) if feed.names.strict else made)
         return self._decoder_of[number, of_format]
 

@@ -13,13 +13,14 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from calve.sink_core.config.tables import Steps
 from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.records.changes.events import Events
 from calve.sink_core.records.changes.kafka_key import keyed_events, keyed_rows, keyless, told_by
 from calve.sink_core.records.changes.keys import RowKeyDecoder, orderless
 from calve.sink_core.records.changes.rows import NO_ORDER, change_schema, changes_of
 from calve.sink_core.records.columns.arrow import arrow_schema, column_of
-from calve.sink_core.records.columns.evolution import evolved
+from calve.sink_core.records.columns.evolution import evolved, number_of_columns
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, KAFKA_TIME, has_kafka_column
 from calve.sink_core.records.columns.names import ALL, Names, names_of
 from calve.sink_core.records.decode.decoded import Decoded, sifted
@@ -111,6 +112,14 @@ class Feed(Output):
             return decoded.wanted
         wanted = self.events.wanted(decoded.wanted)
         return wanted if evolved(self.table_schema, wanted, self.evolve) else None
+
+    @cached_property
+    def steps(self) -> Steps:
+        """As `evolve`, for what is read: that may have fields that are no columns, and the other way round."""
+        if self.evolve.max_columns is None:
+            return self.evolve
+        read, table = (number_of_columns(of.as_struct()) for of in (self.schema, self.table_schema))
+        return Steps(self.evolve, self.evolve.max_columns + read - table)
 
     @cached_property
     def schema(self) -> Schema:

@@ -9,7 +9,7 @@ from typing import Any
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.reading import BINARY, FormatsByTopic
 from calve.sink_core.config.routing import ALL, Naming, Rule
-from calve.sink_core.config.tables import EvolveStep, Transform
+from calve.sink_core.config.tables import NO_STEPS, Steps, Transform
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.tables.format.target import Target
 from calve.sink_core.tables.row_changes import ExistingRows, RowChanges
@@ -29,7 +29,7 @@ class TableSpec:
 
     name: str
     target: Target
-    evolve: tuple[EvolveStep, ...] = ()
+    evolve: Steps = NO_STEPS
     any_case: bool = False
     transform: Transform | None = None
     keys_as: str = BINARY

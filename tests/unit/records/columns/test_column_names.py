@@ -10,7 +10,7 @@ from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType
 
 from calve.sink_core.config.reading import FormatsByTopic
 from calve.sink_core.config.sink_pipeline import TableSettings
-from calve.sink_core.config.tables import AutoCreate
+from calve.sink_core.config.tables import AutoCreate, Steps
 from calve.sink_core.error_codes.records import NO_RECORD
 from calve.sink_core.error_codes.tables import UNREADABLE_NAMES
 from calve.sink_core.iceberg.create.tables import new_table
@@ -63,6 +63,16 @@ def test_what_is_no_name_is_refused() -> None:
     assert refused(*struct("", "\ud800", "id").fields) == ["", "\ud800"]
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["a\x1b[31m", "x\0", "a\nb", "a\x85", "a\u202eb", "\ufeffa", "a\ud800", "\ue000", "\uffff", "a" * 256, "é" * 128],
+)
+def test_a_name_that_cannot_be_seen_or_is_too_long_is_refused(name: str) -> None:
+    assert refused(*struct("id", name).fields) == [name]
+    assert refused(field("s", struct("id", name))) == [f"s.{name}"]
+    assert refused(*struct("a" * 255, "é" * 127, "a b", "\N{GRINNING FACE}").fields) == []
+
+
 def test_a_table_gets_none_of_them_later_either() -> None:
     have = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "s", struct("a"), required=False))
     wanted = Schema(
@@ -91,7 +101,7 @@ def test_a_sample_gives_only_columns_that_can_be_read() -> None:
 
 
 def test_columns_that_the_file_names_are_refused_with_the_reason() -> None:
-    settings = TableSettings("db.t", "append", None, False, 1, (), case_insensitive=False, owned=None)
+    settings = TableSettings("db.t", "append", None, False, 1, Steps(), case_insensitive=False, owned=None)
     wanted = AutoCreate.model_validate({"columns": {"id": "long", "ID": "long"}})
     with raises(UNREADABLE_NAMES, "db.t", "ID"):
         new_table(settings, wanted, Schema)

@@ -187,6 +187,14 @@ def test_a_row_that_has_a_misfit_is_not_looked_at_again(monkeypatch: pytest.Monk
     assert next(calls) < 3 * 64
 
 
+@pytest.mark.parametrize("kind", ["timestamptz", "decimal(9,2)", "uuid", "long", "binary", "map<string,long>"])
+def test_what_a_verdict_says_of_a_record_can_be_printed(kind: str) -> None:
+    text = '"\\u001b]0;owned\\u0007\\u009b2J\\n\\u202e"'
+    for value in (f'{{"a":{text}}}', f'{{{text}:1,{text}:2,"a":{{{text}:[]}}}}', f"{{\x1b{text}"):
+        [found] = outcomes(decoded({"a": kind}, value.encode()), 1)
+        assert found[1].isprintable()
+
+
 def test_zero_is_whole_whatever_its_exponent() -> None:
     assert outcomes(decoded({"a": "long"}, b'{"a":0e25}', b'{"a":-0.0}'), 2) == [{"a": 0}, {"a": 0}]
 

@@ -10,14 +10,16 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField, StringType
 
-from calve.sink_core.config.tables import EvolveStep
+from calve.sink_core.config.tables import EvolveStep, Steps
 from calve.sink_core.records.avro.decoder import AvroDecoder, OneSchema
 from calve.sink_core.records.avro.schema import writer_schema
 from calve.sink_core.records.columns.evolution import evolved
 from calve.sink_core.records.columns.type_text import schema_of, type_text
 from calve.sink_core.records.connect.decoder import ConnectDecoder
-from calve.sink_core.records.decode.decoded import Decoded
+from calve.sink_core.records.decode.decoded import FIT, Decoded
 from calve.sink_core.records.json.decoder import JsonDecoder
+from tests.codes import names
+from tests.unit.records.decode.outcomes import outcomes
 
 ALL: tuple[EvolveStep, ...] = ("add_column", "widen", "make_optional")
 TABLE = schema_of({"id": "int", "price": "decimal(5,2)", "f": "float"})
@@ -38,6 +40,43 @@ def after(schema: Schema, decoded: Decoded, steps: Collection[EvolveStep] = ALL)
         for field in found.schema.fields
         if field not in schema.fields
     }
+
+
+FEW = Steps(ALL, 6)
+"""Three more than `TABLE` has."""
+
+
+@pytest.mark.parametrize("steps", [FEW, FEW.without()])
+@pytest.mark.parametrize(
+    "more",
+    [{f"f{i}": i for i in range(4)}, {"s": {"a": 1, "b": {"c": 1}}}, {"l": [{"a": 1}, {"b": 2}]}, {"m": [[[1]]]}],
+)
+def test_a_record_that_needs_more_columns_than_there_is_room_for_is_bad(steps: Steps, more: dict[str, Any]) -> None:
+    values = [json.dumps(record).encode() for record in ({"id": 1}, {"id": 2, **more}, {"id": 3, "new": 1})]
+    decoded = JsonDecoder(TABLE, steps).decode(values)
+    first, bad, last = outcomes(decoded, 3)
+    assert (bad[0], first["id"], last["id"]) == (FIT, 1, 3)
+    names(bad[1], "4", "3")
+    assert after(TABLE, decoded, steps) == ({"new": "long"} if steps else None)
+
+
+def test_no_more_columns_are_added_than_there_is_room_for() -> None:
+    records = [{f"f{i}": i} for i in range(9)] + [{"none": None, "more": {"a": 1}}]
+    assert of_json(TABLE, *records, steps=FEW) == {"f0": "long", "f1": "long", "f2": "long"}
+    assert of_json(TABLE, {"a": {"b": 1}}, {"c": {"d": 1}}, {"e": 1}, steps=FEW) == {
+        "a": "struct<b: long>",
+        "e": "long",
+    }
+
+
+def test_a_schema_that_needs_more_columns_than_there_is_room_for_gives_none() -> None:
+    def wanted(number: int) -> dict[str, str] | None:
+        fields = [{"name": f"f{i}", "type": "int", "default": 0} for i in range(number)]
+        written = writer_schema("s", json.dumps({"type": "record", "name": "R", "fields": fields}))
+        return after(TABLE, AvroDecoder(TABLE, OneSchema(written), FEW).decode([b"\0" * number]), FEW)
+
+    assert wanted(4) is None
+    assert wanted(3) == {"f0": "int", "f1": "int", "f2": "int"}
 
 
 def of_json(schema: Schema, *records: Any, steps: Collection[EvolveStep] = ALL) -> dict[str, str] | None:

@@ -46,6 +46,10 @@ def test_errors_that_differ_in_values_only_are_one(error: str, kind: str) -> Non
     assert folded(error) == kind
 
 
+def test_an_error_that_was_stored_with_escapes_is_shown_without() -> None:
+    assert shown_error("id: 'a\x1b[2J\n' is no long") == r"id: 'a\x1b[2J\n' is no long"
+
+
 def test_what_an_error_quotes_of_a_secret_is_hidden() -> None:
     assert shown_error("user.password: 'hunter2' is not base64") == "user.password: *** is not base64"
     assert shown_error("id: 'hunter2' is not base64") == "id: 'hunter2' is not base64"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from calve.sink_core.config.sink_pipeline import TableSettings
+from calve.sink_core.config.tables import Steps
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.counts import PartitionCounts
 from calve.sink_core.error_codes.files import HISTORY_UNSET
@@ -116,7 +117,7 @@ def test_history_is_what_neither_a_batch_nor_a_job_gave_the_table_in_whole_batch
     assert state.unfed_batches(TABLE) == 1
 
 
-SETTINGS = TableSettings("db.new", "append", None, True, 1, (), case_insensitive=False, owned=None)
+SETTINGS = TableSettings("db.new", "append", None, True, 1, Steps(), case_insensitive=False, owned=None)
 
 
 def test_a_table_that_was_not_fed_last_must_state_its_history() -> None:
