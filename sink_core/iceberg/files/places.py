@@ -21,9 +21,12 @@ def locations(metadata: TableMetadata) -> list[str]:
 
 def is_within(path: str, metadata: TableMetadata) -> bool:
     """Whether a file of that path would lie in one of the table's locations, however storage reads it."""
-    if ".." in path.replace("\\", "/").split("/"):
-        return False
-    return any(plain(path).startswith(plain(location)) for location in locations(metadata))
+    for location in map(plain, locations(metadata)):
+        # What an operator calls the location may have any parts.
+        below = plain(path).removeprefix(location).replace("\\", "/")
+        if plain(path).startswith(location) and ".." not in below.split("/"):
+            return True
+    return False
 
 
 def plain(location: str) -> str:
