@@ -178,6 +178,10 @@ class Files(Model):
     """A file is left alone until it has not changed for so long; its last line then needs no newline. With 0 a last
     line is left until it has one."""
 
+    follow_links: bool = False
+    """Whether links are read that lead out of the folder. Who may put files there could then have any file read that
+    Calve's user may read. Without it they are left out, and `calve status` counts them."""
+
     options: dict[str, Property] = Field(default={})
     """What fsspec is given for this address, such as `key`, `secret`, `endpoint_url`."""
 

@@ -35,6 +35,18 @@ STAGED_GONE = ErrorCode(
     "Somebody has deleted staged files that no commit had named yet.",
     "Put them back from a backup, or answer the finding of a table that was recreated by `refill`.",
 )
+STAGED_FOREIGN = ErrorCode(
+    "CLV-3516",
+    "An event names files that are not among the table's staged ones",
+    (
+        "Or a place for them that is no partition of the table. Somebody else has written to the control topic, or the"
+        " warehouse was moved after a batch was published. Nothing is put into the table, and nothing deleted."
+    ),
+    (
+        "Name the former `warehouse` until the next commit if it was moved. Else take the permission to write to the"
+        " control topic away from whoever has it, delete the topic, and answer `control-topic-recreated` by `rebuild`."
+    ),
+)
 CLOCK_BEHIND = ErrorCode(
     "CLV-3506",
     "A batch's instant lies in the future",

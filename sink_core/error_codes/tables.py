@@ -77,6 +77,20 @@ SPEC_GONE = ErrorCode(
     "Files of a published batch were written with it.",
     "Bring it back.",
 )
+FOREIGN_FILES = ErrorCode(
+    "CLV-3220",
+    "An event names files that are not of its table",
+    (
+        "A manifest or a data file lies outside the table's location, `write.data.path` and `write.metadata.path`, or"
+        " is not the one that was published. Nothing is committed to the table, and nothing deleted. Somebody else has"
+        " written to the control topic, or has changed the table's location or a file since."
+    ),
+    (
+        "Give a table that was moved its former location until the next commit. Else take the permission to write to"
+        " the control topic away from whoever has it, delete the topic, and answer `control-topic-recreated` by"
+        " `rebuild`."
+    ),
+)
 SPEC_FOR_DELETES = ErrorCode(
     "CLV-3213",
     "The unpartitioned spec for deletes is not there",

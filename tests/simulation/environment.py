@@ -48,10 +48,13 @@ from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.commit.merge import Merging
 from calve.sink_core.iceberg.commit.staging import left_behind
 from calve.sink_core.iceberg.files.entries import live_entries, manifests_in
+from calve.sink_core.iceberg.files.manifests import manifest_file, published_entries
+from calve.sink_core.iceberg.files.requests import answers
 from calve.sink_core.iceberg.maintenance.orphans import Listed
 from calve.sink_core.iceberg.maintenance.shape import SNAPSHOTS
 from calve.sink_core.kafka.objects import Objects
 from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.tables.batch import ManifestRef
 from calve.sink_core.tables.log.fold import SINK
 from calve.sink_core.tables.log.parts import in_parts
 from tests.simulation.clients import SimAdmin, SimConsumer, SimProducer
@@ -152,6 +155,9 @@ class Environment:
         patch.setattr(Snapshot, "manifests", manifests)
         wherever(patch, manifests_in, lambda io, snapshot: manifests(snapshot, io) if snapshot else [])
         wherever(patch, live_entries, entries_of)
+        # Each read as it comes: threads are the scheduler's.
+        wherever(patch, answers, map)
+        wherever(patch, published_entries, _published)
         patch.setattr(calve.sink_core.iceberg.maintenance.orphans, "_sequence_number", _sequence_number)
         patch.setattr(calve.sink_core.sink.maintenance.orphans, "list_files", self._list_files)
         patch.setattr(calve.sink_core.sink.maintenance.orphans, "apart", _at_once)
@@ -249,6 +255,10 @@ def wherever(patch: pytest.MonkeyPatch, real: Callable[..., Any], instead: Calla
 
 def _shape(table: Table) -> dict[str, int]:
     return {SNAPSHOTS: len(table.metadata.snapshots)}
+
+
+def _published(io: FileStore, ref: ManifestRef) -> list[Any]:
+    return entries_of(io, manifest_file(ref, -1))
 
 
 def _sequence_number(io: FileStore, path: str) -> int | None:

@@ -156,7 +156,7 @@ class HudiCommitter:
         [logged] = share.events
         table.check_usable()
         # A range job that resolves a finding may have written nothing.
-        staged = read_staged(logged.event.manifests[0]) if logged.event.manifests else NOTHING
+        staged = read_staged(table.place, logged.event.manifests[0]) if logged.event.manifests else NOTHING
         if staged.changes:
             if self.tables.log.state.rules.changes_come_after_all_instants:
                 wait_past(table)

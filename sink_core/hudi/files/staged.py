@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from calve.sink_core.error_codes.hudi import STAGED_GONE
+from calve.sink_core.error_codes.hudi import STAGED_FOREIGN, STAGED_GONE
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.hudi.files.place import Place, link, put
 from calve.sink_core.tables.batch import ManifestRef, TableOutput
@@ -30,6 +30,7 @@ _MOST_IN_NAME = 255
 _WRITE_TOKEN = "0-0-0"  # noqa: S105 - Hudi's name of the task; a second try has other file ids
 
 
+_INSTANT = re.compile(r"[0-9]{8,}")
 _FOLDER = re.compile(r"calve-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:-\w+)*")
 
 
@@ -127,16 +128,60 @@ def write_staged(
     return TableOutput(table, table_uuid, 0, (ref,), changes)
 
 
-def read_staged(ref: ManifestRef) -> Staged:
-    """Raises ProtocolError for a manifest that is gone, or is not the one that was published."""
+def read_staged(place: Place, ref: ManifestRef) -> Staged:
+    """Raises ProtocolError for a manifest that is gone, is not the one that was published, or names what is not among
+    the table's staged files: whoever may write to the control topic might have forged it.
+    """
+    path = Path(ref.path)
+    if not (_FOLDER.fullmatch(path.parent.name) and _is_plain(path.name) and _is_below(path, place.staged)):
+        raise _foreign(place, "an event", ref.path)
     try:
-        content = Path(ref.path).read_bytes()
+        content = path.read_bytes()
     except FileNotFoundError:
         raise gone(ref.path) from None
     if (found := hashlib.sha256(content).hexdigest()) != ref.sha256:
         raise ProtocolError(f"{ref.path}: published with SHA-256 {ref.sha256}, found {found}", code=STAGED_GONE)
     said = json.loads(content)
-    return Staged(said["instant"], tuple(HudiFile(**file) for file in said["files"]), said["changes"])
+    staged = Staged(said["instant"], tuple(HudiFile(**file) for file in said["files"]), said["changes"])
+    if not _INSTANT.fullmatch(staged.instant):
+        raise _foreign(place, ref.path, f"the instant {staged.instant!r}")
+    for file in staged.files:
+        if not _is_staged(place, file):
+            named = f"{file.name!r} of {file.folder!r} for partition {file.partition!r}"
+            raise _foreign(place, ref.path, named)
+    return staged
+
+
+def _is_staged(place: Place, file: HudiFile) -> bool:
+    """Whether the file would lie among the table's staged files, and come into a partition of it."""
+    parts = file.partition.split("/") if file.partition else []
+    return (
+        _FOLDER.fullmatch(file.folder) is not None
+        and all(map(_is_plain, (file.name, *parts)))
+        and _is_below(place.staged / file.folder / file.name, place.staged)
+        and _is_below(place.folder / file.path, place.folder)
+    )
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a path that has it as one of its parts goes one folder down, and not to what begins with a dot, as
+    Hudi's own files do.
+    """
+    return not name.startswith(".") and not {"/", "\0"} & set(name) and bool(name)
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    """Also by where links lead, of which an operator may have put the folder itself behind one."""
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def _foreign(place: Place, named_by: str, path: str) -> ProtocolError:
+    return ProtocolError(
+        f"{place.name or place.folder.name}: {named_by} names {path}; staged files are below {place.staged}, each in a "
+        f"folder of its batch, and come into a partition of {place.folder}",
+        hint=STAGED_FOREIGN.remedy,
+        code=STAGED_FOREIGN,
+    )
 
 
 def put_in_place(place: Place, staged: Staged) -> None:

@@ -41,7 +41,7 @@ class HudiLeftovers:
         completed = {instant.requested for instant in table.timeline.commits}
         pending = state.pending(name, table.uuid, table.stored_offset)
         try:
-            coming = {read_staged(ref).instant for e in pending for ref in e.event.manifests}
+            coming = {read_staged(table.place, ref).instant for e in pending for ref in e.event.manifests}
         except ProtocolError as error:
             return _nothing(name, f"which files of published batches are to come can't be told: {error.message}")
         waiting = {logged.event.batch_id for logged in pending}

@@ -71,7 +71,7 @@ class ProvenHudi:
         for logged in pending:
             try:
                 for ref in logged.event.manifests:
-                    paths += self._staged(read_staged(ref).files, logged.event.batch_id, evidence)
+                    paths += self._staged(read_staged(self.table.place, ref).files, logged.event.batch_id, evidence)
             except ProtocolError as error:
                 batch_id = logged.event.batch_id
                 message = f"{error.message}; batch {batch_id} is published and not committed"

@@ -13,7 +13,7 @@ Crash points of a commit, and what the next one finds (docs/design.md has the wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -26,7 +26,13 @@ from calve.sink_core.iceberg.commit.cases import ResolveFinding, ShareSnapshots
 from calve.sink_core.iceberg.commit.merge import NO_MERGING, MergeOnBranch, Merging
 from calve.sink_core.iceberg.commit.other_pipelines import Coverage, OtherPipelines, coverage_of
 from calve.sink_core.iceberg.commit.plan import Built, CommitPlan, SpecialCase
-from calve.sink_core.iceberg.commit.preconditions import check_still_there, holds_tagged_files
+from calve.sink_core.iceberg.commit.preconditions import (
+    check_places,
+    check_published,
+    check_still_there,
+    holds_tagged_files,
+    manifests_named,
+)
 from calve.sink_core.iceberg.commit.relisting import RelistDeletes
 from calve.sink_core.iceberg.commit.removal import RemoveDeadLetters
 from calve.sink_core.iceberg.commit.replace import ReplaceRows
@@ -35,6 +41,7 @@ from calve.sink_core.iceberg.commit.swap import ATTEMPTS, gave_up, swap
 from calve.sink_core.iceberg.commit.view import view_of
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.rules import ALL, Rules
+from calve.sink_core.tables.batch import ManifestRef
 from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.format.lake import ReadLog
 from calve.sink_core.tables.history.findings import AncestryCut, Identity, compare, dropped
@@ -59,7 +66,7 @@ class TableCommitter:
     """Commits to the tables of one pipeline. `pipeline_file` only serves the commands in messages, `ledger` is the name
     of the pipeline's ledger, `from_now` are tables that need not have what was published without them. `first_coverage`
     says what it will read, as long as it has not published anything. `merging`: whose row changes Spark merges.
-    `made_by` goes into the snapshots.
+    `made_by` goes into the snapshots, `checked` are manifests that are what was published.
     """
 
     catalog: Catalog
@@ -75,6 +82,7 @@ class TableCommitter:
     merging: Merging = NO_MERGING
     rules: Rules = ALL
     made_by: str = ""
+    checked: set[tuple[str, ManifestRef]] = field(default_factory=set[tuple[str, ManifestRef]])
 
     def commit(self, name: str) -> TableCommit | None:
         """Commit what `name` lacks; None for a table that neither exists nor was ever written to.
@@ -91,6 +99,7 @@ class TableCommitter:
                 self._stop_on(seen.finding)
                 return None
             plan = CommitPlan.of(seen.table, seen.view, self.log.state, seen.finding, conflicts)
+            check_places(plan.table, plan.pending)
             for case in self.special_cases:
                 plan = case.choose(plan)
             self._stop_on(plan.finding)
@@ -98,6 +107,7 @@ class TableCommitter:
             if not plan.pending:
                 return report(plan, self.keys)
             check_still_there(plan.table, plan.events)
+            check_published(plan.table, manifests_named(plan.events), self.checked)
             built = self._built(plan)
             if built is None:
                 continue

@@ -44,14 +44,14 @@ def manifests_in(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
 
 def _each_manifest(io: FileIO, snapshot: Snapshot | None) -> Iterator[ManifestFile]:
     if snapshot is not None and snapshot.manifest_list:
-        yield from _MANIFESTS.read(*_read(io, snapshot.manifest_list))
+        yield from _MANIFESTS.read(*read_file(io, snapshot.manifest_list))
 
 
 def live_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """The entries of files that the manifest adds or keeps, with what they inherit from its line in the manifest list.
     Raises what reading a file that is gone or broken does.
     """
-    return _entries(manifest, *_read(io, manifest.manifest_path))
+    return entries_read(manifest, *read_file(io, manifest.manifest_path))
 
 
 def head_files(table: Table) -> list[FileScanTask]:
@@ -71,23 +71,25 @@ def each_head_file(table: Table) -> Iterator[FileScanTask]:
         yield from (FileScanTask(entry.data_file) for entry in entries)
 
 
-def _read(io: FileIO, path: str) -> tuple[InputFile, bytes]:
+def read_file(io: FileIO, path: str) -> tuple[InputFile, bytes]:
+    """A file and its bytes."""
     file = io.new_input(path)
     with file.open() as opened:
         return file, opened.read()
 
 
-def _entries(manifest: ManifestFile, file: InputFile, content: bytes) -> list[ManifestEntry]:
+def entries_read(manifest: ManifestFile, file: InputFile, content: bytes) -> list[ManifestEntry]:
+    """As `live_entries`, of a file that was read."""
     entries = _ENTRIES.read(file, content)
     return [inherited(entry, manifest) for entry in entries if entry.status is not ManifestEntryStatus.DELETED]
 
 
 def _entries_of_each(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[list[ManifestEntry]]:
     def read(manifest: ManifestFile) -> tuple[ManifestFile, InputFile, bytes]:
-        return manifest, *_read(io, manifest.manifest_path)
+        return manifest, *read_file(io, manifest.manifest_path)
 
     for of_one in answers(read, manifests):
-        yield _entries(*of_one)
+        yield entries_read(*of_one)
 
 
 class _AllFiles(ManifestGroupPlanner):

@@ -29,8 +29,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
+from calve.sink_core.error_codes.tables import FOREIGN_FILES
+from calve.sink_core.errors import ProtocolError
 from calve.sink_core.iceberg.compat import OpenManifestWriter
-from calve.sink_core.iceberg.files.entries import live_entries
+from calve.sink_core.iceberg.files.entries import entries_read, live_entries, read_file
 from calve.sink_core.iceberg.files.written import WrittenFile, data_file
 from calve.sink_core.tables.batch import ManifestRef, PartitionSummary
 
@@ -188,6 +190,18 @@ def manifest_file(ref: ManifestRef, snapshot_id: int) -> ManifestFile:
 def entries_of(io: FileIO, ref: ManifestRef) -> list[ManifestEntry]:
     """The entries of a manifest that may be in no snapshot yet, read as if it were in one."""
     return live_entries(io, manifest_file(ref, _NO_SNAPSHOT))
+
+
+def published_entries(io: FileIO, ref: ManifestRef) -> list[ManifestEntry]:
+    """The entries of a manifest that an event names. Raises ProtocolError for bytes that are not those it says."""
+    file, content = read_file(io, ref.path)
+    if (found := hashlib.sha256(content).hexdigest()) != ref.sha256 or len(content) != ref.length:
+        raise ProtocolError(
+            f"{ref.path}: published with {ref.length} bytes of SHA-256 {ref.sha256}, found {len(content)} of {found}",
+            hint=FOREIGN_FILES.remedy,
+            code=FOREIGN_FILES,
+        )
+    return entries_read(manifest_file(ref, _NO_SNAPSHOT), file, content)
 
 
 def _summary(summary: PartitionFieldSummary) -> PartitionSummary:

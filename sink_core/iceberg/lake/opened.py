@@ -20,6 +20,7 @@ from calve.sink_core.iceberg.commit.append import build_append
 from calve.sink_core.iceberg.commit.merge import Merging
 from calve.sink_core.iceberg.commit.other_pipelines import Coverage, OtherPipelines
 from calve.sink_core.iceberg.commit.parallel import TableThreads
+from calve.sink_core.iceberg.commit.preconditions import check_published
 from calve.sink_core.iceberg.commit.schema_change import change_schema
 from calve.sink_core.iceberg.commit.swap import swap
 from calve.sink_core.iceberg.commit.table import TableCommitter
@@ -103,7 +104,9 @@ class IcebergLake:
         return self.threads.each(_timed, self.committer(), names)
 
     def put(self, table: LoadedTable, steps: Callable[[], Sequence[Step]]) -> int | Exception:
-        attempt = build_append(iceberg(table), steps(), tag=self.opening.pipeline().tag)
+        taking = steps()
+        check_published(iceberg(table), [ref for step in taking for ref in step.manifests])
+        attempt = build_append(iceberg(table), taking, tag=self.opening.pipeline().tag)
         reach("resolve.after-list")
         lost_to = swap(self.catalog, iceberg(table), attempt)
         if lost_to is None:

@@ -22,7 +22,6 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from calve.sink_core.error_codes.catalogs import NO_LISTING
@@ -30,7 +29,7 @@ from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.iceberg.files.manifests import entries_of, rewritten_for
-from calve.sink_core.iceberg.maintenance.owned import folder
+from calve.sink_core.iceberg.files.places import locations
 from calve.sink_core.tables.log.state import CommitState
 
 LOOKED_AT = "calve.orphans-listed"
@@ -60,7 +59,7 @@ def list_files(table: Table) -> Iterator[Listed]:
     folder. Raises ConfigError for a FileIO that can't list.
     """
     fields = {field.name for spec in table.specs().values() for field in spec.fields}
-    for location in _locations(table.metadata):
+    for location in locations(table.metadata):
         for found in _listing(table.io, location):
             if not _is_hidden(found.path.removeprefix(location), fields):
                 yield found
@@ -138,12 +137,6 @@ def _namespaces(catalog: Catalog, parent: tuple[str, ...]) -> Iterator[tuple[str
         yield namespace
         if len(namespace) > len(parent):
             yield from _namespaces(catalog, namespace)
-
-
-def _locations(metadata: TableMetadata) -> list[str]:
-    own = folder(metadata.location)
-    elsewhere = (metadata.properties.get(key) for key in ("write.data.path", "write.metadata.path"))
-    return [own, *(folder(place) for place in elsewhere if place and not folder(place).startswith(own))]
 
 
 def _is_hidden(relative: str, partition_fields: Iterable[str]) -> bool:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pyiceberg.table import Table
 
 from calve.sink_core.iceberg.create.tables import CREATED_BY
+from calve.sink_core.iceberg.files.places import folder, plain
 from calve.sink_core.iceberg.maintenance.expiry import calve_tags
-
-_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
 def why_not_owned(table: Table, owned: bool | None) -> str | None:
@@ -41,20 +40,6 @@ def why_files_stay(
     return None
 
 
-def folder(location: str) -> str:
-    """A location that ends in one slash: `/a/b` is not within `/a/bc`."""
-    return f"{location.rstrip('/')}/"
-
-
 def _overlap(one: str, other: str) -> bool:
-    short, long = sorted((_path(one), _path(other)), key=len)
+    short, long = sorted((plain(one), plain(other)), key=len)
     return long.startswith(short)
-
-
-def _path(location: str) -> str:
-    """`file:/a`, `file:///a` and `/a` are one place; `s3://` and `s3a://` too."""
-    scheme, _, rest = location.partition(":")
-    if not rest:
-        return location
-    plain = f"/{rest.lstrip('/')}"
-    return plain if scheme == "file" else f"{_SCHEMES.get(scheme, scheme)}:{plain}"

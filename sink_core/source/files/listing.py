@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import IO, Any, cast
 
 from fsspec.core import url_to_fs
@@ -50,10 +54,13 @@ class Address:
     """A folder, or a pattern of files, of any file system that fsspec knows.
 
     Names that begin with a dot or an underscore, of files and of folders within, are left out, as Spark and Hive do:
-    so are called what is still written, and marks such as `_SUCCESS`.
+    so are called what is still written, and marks such as `_SUCCESS`. So are links that lead out of the folder, unless
+    they are `followed`: who may put files there need not be one who may read what Calve may.
     """
 
-    def __init__(self, url: str, options: Mapping[str, Any], *, compressed: bool = False) -> None:
+    def __init__(
+        self, url: str, options: Mapping[str, Any], *, compressed: bool = False, followed: bool = False
+    ) -> None:
         """`compressed`: files may be. Raises ConfigError for a scheme whose package isn't there."""
         try:
             self._fs, path = cast(tuple[Any, str], url_to_fs(url, **options))
@@ -64,7 +71,9 @@ class Address:
         self._path, self._compressed = path.rstrip("/"), compressed
         self.shown = _shown(url) if "://" in url else str(self._fs.unstrip_protocol(path))
         """Without secrets, and the same on every host."""
-        self._is_folder = False
+        self._is_folder, self._followed = False, followed
+        self.links: list[str] = []
+        """Those that lead out of the folder, as of the last listing, by name."""
 
     def files(self) -> list[Found]:
         """Those that are there now, by name. Raises ConfigError for a folder of this host that is missing."""
@@ -78,13 +87,16 @@ class Address:
             raise ConfigError(
                 f"source.files.path: there is no {wanted}", hint="correct source.files.path", code=NO_FILES_ADDRESS
             )
-        found = list[Found]()
+        found, self.links = list[Found](), []
         for path, listing in sorted(listed.items()):
             name = path[len(root) :].lstrip("/")
             if _is_hidden(name):
                 continue
             info = self._fs.info(path) if listing.get("islink") else listing
             if info["type"] != "file":
+                continue
+            if not self._is_below(path, root):
+                self.links.append(name)
                 continue
             tag = next((str(info[key]) for key in _TAGS if info.get(key)), None)
             changed = next((info[key] for key in _CHANGED if info.get(key) is not None), None)
@@ -120,7 +132,34 @@ class Address:
     def open(self, name: str, *, ahead: int) -> IO[bytes]:
         """`ahead`: so many bytes are fetched at a time, where that is done over a network."""
         root, _ = self._place()
-        return cast(IO[bytes], self._fs.open(f"{root}/{name}", "rb", block_size=ahead))
+        path = f"{root}/{name}"
+        if type(self._fs) is LocalFileSystem:
+            return self._opened(path, root)
+        return cast(IO[bytes], self._fs.open(path, "rb", block_size=ahead))
+
+    def _opened(self, path: str, root: str) -> IO[bytes]:
+        """A file of this host, which may be another one than was listed. Raises FileNotFoundError for none that is one
+        of those to be read: to open a pipe would wait for whoever writes.
+        """
+        missing = FileNotFoundError(errno.ENOENT, "no file of the folder", path)
+        if not self._is_below(path, root):
+            raise missing
+        try:
+            descriptor = os.open(os.path.realpath(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):
+                raise missing from None
+            raise
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise missing
+        return os.fdopen(descriptor, "rb")
+
+    def _is_below(self, path: str, root: str) -> bool:
+        """Whether a path leads to below the folder, by links too; or may lead anywhere."""
+        if self._followed or not isinstance(self._fs, LocalFileSystem):
+            return True
+        return Path(path).resolve().is_relative_to(Path(root or "/").resolve())
 
     def _place(self) -> tuple[str, str]:
         """The folder that names begin below, and the pattern."""

@@ -43,7 +43,12 @@ class Files:
             self._format: Text | Parquet = Parquet(settings.topic, settings.key)
         else:
             self._format = Text(settings.format, settings.topic, settings.key, settings.settle > 0)
-        self._address = Address(settings.path, settings.options, compressed=settings.format == "parquet")
+        self._address = Address(
+            settings.path,
+            settings.options,
+            compressed=settings.format == "parquet",
+            followed=settings.follow_links,
+        )
         self._gone = set[FlatMap]()
 
     @property
@@ -190,13 +195,16 @@ class Files:
             return None
 
     def _besides(self) -> str:
-        """What is said of files that the pattern does not meet."""
-        others = self._address.others()
-        if not others:
-            return ""
-        shown = ", ".join(name.encode(errors="backslashreplace").decode() for name in others[:_SHOWN])
-        more = ", …" if len(others) > _SHOWN else ""
-        return f"; {len(others):,} more that source.files.path does not meet ({shown}{more})"
+        """What is said of files that are not read."""
+        others, links = self._address.others(), self._address.links
+        met = f"; {len(others):,} more that source.files.path does not meet ({_first(others)})" if others else ""
+        out = f"; {len(links):,} links out of the folder ({_first(links)}): see source.files.follow_links"
+        return f"{met}{out}" if links else met
+
+
+def _first(names: Sequence[str]) -> str:
+    shown = ", ".join(name.encode(errors="backslashreplace").decode() for name in names[:_SHOWN])
+    return f"{shown}, …" if len(names) > _SHOWN else shown
 
 
 def _forbidden(name: str, error: PermissionError) -> Blocker:

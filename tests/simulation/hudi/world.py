@@ -207,7 +207,7 @@ class HudiWorld(Stage):
         if held != sorted(self.published):
             raise Violation(Promise.PROGRESS, f"published {self.published}, the table has {held}")
 
-    def read_staged(self, ref: ManifestRef) -> Staged:
+    def read_staged(self, _place: Place, ref: ManifestRef) -> Staged:
         self.scheduler.give_way()
         if ref.path not in self.staged:
             raise gone(ref.path)

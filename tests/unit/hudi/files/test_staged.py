@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
 
 import pytest
 
-from calve.sink_core.error_codes.hudi import STAGED_GONE
+from calve.sink_core.error_codes.hudi import STAGED_FOREIGN, STAGED_GONE
+from calve.sink_core.errors import ProtocolError
 from calve.sink_core.hudi.files.place import Place
 from calve.sink_core.hudi.files.staged import (
     NO_VALUE,
@@ -21,6 +25,7 @@ from calve.sink_core.hudi.files.staged import (
     staged_batches,
     write_staged,
 )
+from calve.sink_core.tables.batch import ManifestRef
 from tests.codes import raises
 
 T = "20260101000000004"
@@ -63,13 +68,93 @@ def test_a_manifest_says_what_was_written(place: Place) -> None:
     output = write_staged(place, BATCH, "air.t", "uuid", [file])
     [ref] = output.manifests
     assert (ref.files, ref.rows, ref.data_bytes) == (1, 10, 4)
-    assert read_staged(ref) == Staged(T, (file,))
+    assert read_staged(place, ref) == Staged(T, (file,))
     Path(ref.path).write_text("{}")
     with raises(STAGED_GONE, "SHA-256"):
-        read_staged(ref)
+        read_staged(place, ref)
     Path(ref.path).unlink()
     with raises(STAGED_GONE):
-        read_staged(ref)
+        read_staged(place, ref)
+
+
+OTHERS = "22222222-2222-4222-8222-222222222222"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"folder": "/home/mallory"},
+        {"folder": "../../../mallory"},
+        {"folder": f"calve-{BATCH}/.."},
+        {"folder": f"x/calve-{BATCH}"},
+        {"folder": ""},
+        {"partition": "/home/victim/.ssh"},
+        {"partition": "c=UA/../../../victim"},
+        {"partition": ".."},
+        {"partition": ".hoodie"},
+        {"partition": "c=UA//d=1"},
+        {"name": "../authorized_keys"},
+        {"name": "/etc/passwd"},
+        {"name": "..", "partition": "c=UA"},
+        {"name": ""},
+        {"name": "a\0b"},
+    ],
+)
+def test_a_forged_manifest_moves_no_file_of_others(place: Place, change: dict[str, str]) -> None:
+    file = replace(staged(place), **change)
+    [ref] = write_staged(place, OTHERS, "air.t", "uuid", [replace(file, name=staged(place).name)]).manifests
+    ref = rewritten(ref, instant=T, files=[asdict(file)], changes=False)
+    with raises(STAGED_FOREIGN, *(repr(value) for value in change.values()), place.staged, of=ProtocolError):
+        read_staged(place, ref)
+    assert not place.folder.exists()
+
+
+def test_a_forged_instant_is_no_name_of_a_file(place: Place) -> None:
+    [ref] = write_staged(place, OTHERS, "air.t", "uuid", [staged(place)]).manifests
+    ref = rewritten(ref, instant="../../x", files=[asdict(staged(place))], changes=False)
+    with raises(STAGED_FOREIGN, "'../../x'"):
+        read_staged(place, ref)
+
+
+@pytest.mark.parametrize("where", ["elsewhere", "staged", "up", "no batch"])
+def test_a_forged_event_names_no_manifest_elsewhere(place: Place, tmp_path: Path, where: str) -> None:
+    [ref] = write_staged(place, OTHERS, "air.t", "uuid", [staged(place)]).manifests
+    path = {
+        "elsewhere": tmp_path / f"calve-{OTHERS}" / "manifest.json",
+        "staged": place.staged / "manifest.json",
+        "up": place.staged / ".." / f"calve-{OTHERS}" / "manifest.json",
+        "no batch": place.staged / "notes" / "manifest.json",
+    }[where]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(Path(ref.path).read_bytes())
+    with raises(STAGED_FOREIGN, path, place.staged):
+        read_staged(place, replace(ref, path=str(path)))
+
+
+def test_a_staged_file_that_is_a_link_leads_nowhere(place: Place, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("PLANTED")
+    file = staged(place)
+    [ref] = write_staged(place, OTHERS, "air.t", "uuid", [file]).manifests
+    (place.staged / file.folder / file.name).unlink()
+    (place.staged / file.folder / file.name).symlink_to(secret)
+    with raises(STAGED_FOREIGN, repr(file.name)):
+        read_staged(place, ref)
+
+
+def test_a_warehouse_may_be_behind_a_link(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    behind = Place(tmp_path / "link" / "t", tmp_path / "link" / ".calve" / "t")
+    file = staged(place, "c=UA")
+    [ref] = write_staged(behind, OTHERS, "air.t", "uuid", [file]).manifests
+    assert read_staged(behind, ref) == Staged(T, (file,))
+
+
+def rewritten(ref: ManifestRef, **said: object) -> ManifestRef:
+    """The manifest with what it says now, and the checksum of that."""
+    content = json.dumps(said).encode()
+    Path(ref.path).write_bytes(content)
+    return replace(ref, sha256=hashlib.sha256(content).hexdigest())
 
 
 def test_files_come_into_the_table_once_however_often_that_is_tried(place: Place) -> None:

@@ -18,8 +18,8 @@ from calve.sink_core.iceberg.commit.merge import LONGEST_S, MERGES, Merging
 from calve.sink_core.tables.history.shares import Events
 from tests.codes import finding, raises
 from tests.pipelines import reached
-from tests.unit.iceberg.commit.on_catalog import TAG, CommitTable, World, rows, through
-from tests.unit.tables.log.build import TABLE, complete, manifest
+from tests.unit.iceberg.commit.on_catalog import TAG, CommitTable, World, manifest_of, rows, through
+from tests.unit.tables.log.build import TABLE, complete
 
 
 class Killed(BaseException):
@@ -57,7 +57,7 @@ def world(catalog: Catalog) -> World:
 
 
 def publish_changes(world: World, batch_id: str) -> None:
-    keys = manifest("keys.avro", content=int(ManifestContent.DELETES))
+    keys = replace(manifest_of(world.table, 1), content=int(ManifestContent.DELETES))
     world.log.events += [replace(world.event(batch_id), manifests=(keys,), changes=1), complete(batch_id)]
 
 

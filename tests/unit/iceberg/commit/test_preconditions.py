@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calve.sink_core.control.events import Logged
-from calve.sink_core.error_codes.tables import SPEC_GONE
+from calve.sink_core.error_codes.tables import FOREIGN_FILES, SPEC_GONE
+from calve.sink_core.errors import ProtocolError
 from calve.sink_core.iceberg.commit.preconditions import check_still_there, holds_tagged_files
+from calve.sink_core.iceberg.files.manifests import entries_of, write_manifest_of
 from calve.sink_core.tables.log.events import DataWritten
+from calve.sink_core.tables.log.range_parts import Replaces
 from tests.codes import raises
 from tests.unit.iceberg.commit.build import own
-from tests.unit.iceberg.commit.on_catalog import World, attempt_of, land, look, manifest_of
+from tests.unit.iceberg.commit.on_catalog import SCHEMA, World, attempt_of, land, look, manifest_of, metadata_path
+from tests.unit.tables.log.build import complete
 
 
 @pytest.fixture
@@ -65,6 +70,60 @@ def test_files_of_a_spec_that_was_removed_are_not_committed(world: World) -> Non
     of_another = replace(event, manifests=(replace(event.manifests[0], spec_id=7),))
     with raises(SPEC_GONE, 7, 0, "[0]"):
         check_still_there(world.table, pending(of_another))
+
+
+@pytest.mark.parametrize("how", ["manifest", "beside", "up", "gone"])
+def test_a_forged_event_that_names_files_of_others_commits_nothing(world: World, how: str) -> None:
+    """Who may write to the control topic knows the pipeline's id: everybody who reads it does."""
+    event = world.event("b1", 1)
+    [ref] = event.manifests
+    location = world.table.location()
+    path = {
+        "manifest": "s3://lake/other_team/payroll/metadata/m.avro",
+        "beside": f"{location}_of_others/metadata/m.avro",
+        "up": f"{location}/../other/metadata/m.avro",
+        "gone": "s3://lake/other_team/payroll/metadata/m.avro",
+    }[how]
+    foreign = replace(ref, path=path)
+    forged = replace(event, manifests=(foreign,))
+    if how == "gone":
+        forged = replace(event, replaces=Replaces(base_snapshot_id=None, gone=(foreign,), kept=()))
+    world.log.events += [forged, complete("b1")]
+    with raises(FOREIGN_FILES, path, location, "b1", of=ProtocolError):
+        world.commit()
+    assert world.table.current_snapshot() is None
+
+
+def test_a_manifest_of_the_table_that_names_files_of_others_is_not_committed(world: World) -> None:
+    """Expiry would delete these files once compaction has taken them out again."""
+    other = world.catalog.create_table("air.payroll", SCHEMA)
+    theirs = entries_of(other.io, manifest_of(other, 4111))[0].data_file
+    theirs.spec_id = 0
+    table = world.table
+    ref = write_manifest_of(table.io, table.metadata, 0, [theirs], metadata_path(table, "forged"))
+    world.log.events += [replace(world.event("b1", 1), manifests=(ref,)), complete("b1")]
+    with raises(FOREIGN_FILES, theirs.file_path, ref.path, table.location(), of=ProtocolError):
+        world.commit()
+    assert world.table.current_snapshot() is None
+
+
+def test_a_manifest_that_is_not_the_one_that_was_published_is_not_committed(world: World) -> None:
+    event, other = world.event("b1", 1), world.event("b2", 2)
+    [ref], [instead] = event.manifests, other.manifests
+    Path(ref.path.removeprefix("file://")).write_bytes(Path(instead.path.removeprefix("file://")).read_bytes())
+    world.log.events += [event, complete("b1")]
+    with raises(FOREIGN_FILES, ref.path, ref.sha256, instead.sha256, of=ProtocolError):
+        world.commit()
+    assert world.table.current_snapshot() is None
+
+
+@pytest.mark.parametrize("property_", ["write.data.path", "write.metadata.path"])
+def test_files_may_be_where_properties_of_the_table_put_them(world: World, property_: str, tmp_path: Path) -> None:
+    with world.table.transaction() as changes:
+        changes.set_properties({property_: f"file://{tmp_path}/elsewhere"})
+    world.publish("b1", 1)
+    world.commit()
+    assert world.ids() == [1]
 
 
 def test_files_of_a_schema_that_was_removed_are_not_committed(world: World) -> None:

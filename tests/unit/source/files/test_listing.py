@@ -53,6 +53,54 @@ def test_names_are_those_below_the_folder_that_is_read(tmp_path: Path) -> None:
     assert (link.size, link.mtime) == (2, (tmp_path / "b" / "c.csv").stat().st_mtime)
 
 
+def test_links_out_of_the_folder_are_left_out_and_counted_unless_they_are_followed(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "secrets"
+    for folder in (inside, outside):
+        folder.mkdir()
+    append(outside / "secret.env", "DB_PASSWORD=PLANTED\n")
+    append(inside / "a.jsonl", '{"n":1}\n')
+    (inside / "x.jsonl").symlink_to(outside / "secret.env")
+    (inside / "up.jsonl").symlink_to("../secrets/secret.env")
+    (inside / "same.jsonl").symlink_to(inside / "a.jsonl")
+    (inside / "folder").symlink_to(outside)
+    lines = reading(inside)
+    assert lines.values() == ['{"n":1}'] * 2
+    names(lines.waiting(), 2, "x.jsonl", "up.jsonl", "source.files.follow_links")
+    assert Address(str(inside / "*" / "*.env"), {}).files() == []
+    followed = Address(str(inside), {}, followed=True)
+    assert len(followed.files()) == 4
+    with followed.open("x.jsonl", ahead=1) as file:
+        assert file.read() == b"DB_PASSWORD=PLANTED\n"
+    assert reading(inside, follow_links=True).waiting().startswith("4 files")
+
+
+def test_a_folder_that_is_a_link_is_read(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    append(tmp_path / "in" / "a.jsonl", '{"n":1}\n')
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    assert reading(tmp_path / "link").values() == ['{"n":1}']
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_has_taken_the_place_of_a_file_since_it_was_listed_is_not_opened(kind: str, tmp_path: Path) -> None:
+    """A pipe would keep the task until somebody writes to it."""
+    (tmp_path / "in").mkdir()
+    append(tmp_path / "secret", "DB_PASSWORD=PLANTED\n")
+    file, address = tmp_path / "in" / "a.jsonl", Address(str(tmp_path / "in"), {})
+    append(file, '{"n":1}\n')
+    assert len(address.files()) == 1
+    file.unlink()
+    match kind:
+        case "link":
+            file.symlink_to(tmp_path / "secret")
+        case "pipe":
+            os.mkfifo(file)
+        case _:
+            file.mkdir()
+    with pytest.raises(FileNotFoundError):
+        address.open("a.jsonl", ahead=1)
+
+
 def test_a_folder_that_is_missing_is_said_to_be(tmp_path: Path) -> None:
     for path in (tmp_path / "nothing", tmp_path / "nothing" / "*.csv"):
         with raises(NO_FILES_ADDRESS, "there", "/nothing"):
