@@ -37,6 +37,7 @@ import calve.sink_core.sink.batches
 import calve.sink_core.sink.loop.needed
 import calve.sink_core.sink.maintenance.expire
 import calve.sink_core.sink.maintenance.orphans
+import calve.sink_core.sink.maintenance.work
 import calve.sink_core.sink.range_jobs.jobs
 import calve.sink_core.sink.resolve.jump
 import calve.sink_core.sink.resolve.ledger
@@ -160,7 +161,7 @@ class Environment:
         wherever(patch, published_entries, _published)
         patch.setattr(calve.sink_core.iceberg.maintenance.orphans, "_sequence_number", _sequence_number)
         patch.setattr(calve.sink_core.sink.maintenance.orphans, "list_files", self._list_files)
-        patch.setattr(calve.sink_core.sink.maintenance.orphans, "apart", _at_once)
+        patch.setattr(calve.sink_core.sink.maintenance.work, "apart", _at_once)
         patch.setattr(calve.sink_core.sink.maintenance.expire, "shape", _shape)
 
     def _write_list(self, path: str, manifests: list[ManifestFile | ListedManifest], **given: Any) -> None:

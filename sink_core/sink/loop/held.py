@@ -131,8 +131,8 @@ def topics_held(pipeline: SinkPipeline, tables: Collection[str]) -> dict[str, tu
 
 
 def held_back(session: Session, failed: Mapping[str, CalveError], waiting: Offsets) -> Iterator[Blocker]:
-    """The tables that could not be loaded, each with what waits for it and since when: its oldest record that waits, or
-    what was published and is not in it. `waiting` are the lags.
+    """The tables that could not be loaded, each with its pending records and since when: the oldest of these, or what
+    was published and is not in it. `waiting` are the lags.
     """
     topics = topics_held(session.pipeline, failed)
     positions = session.log.state.positions() or {}
