@@ -123,6 +123,29 @@ def test_tombstones_that_name_no_row_are_dead_letters(
     assert (report.left, report.still_bad) == ({CHANGING.format(flow.table): 2}, 0)
 
 
+def test_a_poisoned_change_holds_up_neither_its_table_nor_another(
+    flow: Flow, produce: Produce, kafka_topic: TopicFactory
+) -> None:
+    other = kafka_topic(1)
+    [table] = flow.extra["tables"]
+    tables = [{**table, "topics": [flow.topic]}, {**table, "name": "db.others", "topics": [other]}]
+    flow = flow.but(extra={**flow.extra, "source": {"topics": [flow.topic, other]}, "tables": tables})
+    for topic in (flow.topic, other):
+        good = [put(1, "a"), put(2, "b"), put(1, "c")]
+        bad = [(b"3", b"{broken"), (b"", b'{"text": "no key"}'), (b"4", b'{"id": "x", "text": ""}')]
+        records = [each for pair in zip(good, bad, strict=True) for each in pair]
+        produce(topic, [value for _, value in records], keys=[key for key, _ in records])
+    assert flow.run().ended == "caught up"
+    for name in (flow.table, "db.others"):
+        assert sorted((row["id"], row["text"]) for row in by_chdb(flow.load_table(name))) == [(1, "c"), (2, "b")]
+    letters = flow.rows(flow.pipeline.dead_letter_table)
+    assert sorted((row["topic"], row["offset"]) for row in letters) == sorted(
+        (topic, offset) for topic in (flow.topic, other) for offset in (1, 3, 5)
+    )
+    with flow.session() as session:
+        assert verify(session, deep=True).violations == ()
+
+
 def test_where_deletes_stand_beside_rows_these_are_not_counted_and_a_lost_delete_file_is_a_violation(
     flow: Flow, produce: Produce, engine: SparkEngine
 ) -> None:
