@@ -252,7 +252,8 @@ def test_of_a_table_that_the_file_excludes_nothing_is_read(create: Create, snaps
     logged.sql("TRUNCATE others")
     logged.sql("INSERT INTO items VALUES (3)", "INSERT INTO others VALUES (3)")
     for _ in range(2):
-        assert (logged.run().ended, logged.run().blockers) == ("caught up", ())
+        # The server itself may write to its log in between.
+        assert (logged.run().ended.startswith("caught up"), logged.run().blockers) == (True, ())
     assert operations(logged, "items") == [(1, "c"), (2, "c"), (3, "c")]
     assert operations(logged, "others") == [(1, "c")]
     # What it has by now is read once it is no longer excluded, if rows that are there are read at all.

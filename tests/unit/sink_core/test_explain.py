@@ -92,7 +92,9 @@ def test_a_finding_is_explained_with_its_choices(word: str) -> None:
 
 def test_links_are_said_in_words() -> None:
     assert "Renaming (docs/operations.md)" in shown("renamed-pipeline")
-    assert "](" not in "".join(shown(code) for code in explain.CODES)
+    linked = [row.code for row in explain.CODES.values() if "](" in str(row)]
+    assert len(linked) > 1
+    assert "](" not in "".join(map(shown, linked))
 
 
 def test_without_a_word_all_are_listed() -> None:
