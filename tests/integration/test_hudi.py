@@ -23,6 +23,8 @@ from tests.hudi_tables import NAMES
 from tests.launch import calve
 from tests.support import Produce, TopicFactory
 
+pytestmark = pytest.mark.usefixtures("hudi_at_hand")
+
 
 @pytest.mark.parametrize("table_type", ["copy_on_write", "merge_on_read"])
 def test_each_record_is_in_both_tables_once(

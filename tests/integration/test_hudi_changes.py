@@ -20,9 +20,12 @@ from calve.sink_core.sink.verify.proof import verify
 from calve.sink_core.tables.log.events import DataWritten
 from tests import hudi_spark, hudi_tables
 from tests.codes import raises
+from tests.hudi_jvms import Lasting
 from tests.hudi_tables import place
 from tests.pipelines import Flow, reached
 from tests.support import Produce, TopicFactory
+
+pytestmark = pytest.mark.usefixtures("hudi_at_hand")
 
 TABLE = "db.events"
 COLUMNS = {"id": "long", "place": "string", "text": "string", "tags": "list<string>"}
@@ -273,11 +276,13 @@ def test_what_another_writer_commits_meanwhile_is_kept(
 
 @pytest.mark.faults
 def test_a_spark_that_has_just_started_commits_at_the_first_try(
-    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, produce: Produce, lasting: Mapping[object, Lasting]
 ) -> None:
     """With each tenth commit Hudi compacts its metadata table, and reads the schema of that before it has named it."""
     flow = changed(tmp_path, broker.bootstrap, kafka_topic(1), UPSERT, batch={"max_records": 1})
     for numbers in (range(9), [9], [10]):
+        for each in lasting.values():
+            each.end()
         send(flow, produce, *({"id": n, "text": "first"} for n in numbers))
         done = [c for report in flow.run().commits for c in report.landed if c.table == TABLE]
         assert [c.conflicts for c in done] == [0] * len(numbers)

@@ -16,6 +16,8 @@ from tests.integration.test_hudi_maintenance import maintain
 from tests.pipelines import Died, reached
 from tests.support import Produce, TopicFactory
 
+pytestmark = pytest.mark.usefixtures("hudi_at_hand")
+
 SERVICES = ("clustering", "replacecommit", "compaction")
 
 

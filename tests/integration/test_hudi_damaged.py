@@ -19,6 +19,8 @@ from tests.launch import calve
 from tests.pipelines import Flow
 from tests.support import TopicFactory
 
+pytestmark = pytest.mark.usefixtures("hudi_at_hand")
+
 Damage = Callable[[Flow], Path]
 
 

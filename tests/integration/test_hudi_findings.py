@@ -23,6 +23,8 @@ from tests.pipelines import Died, Flow, reached
 from tests.resolving import numbers, refused, resolved
 from tests.support import TopicFactory
 
+pytestmark = pytest.mark.usefixtures("hudi_at_hand")
+
 Break = Callable[[Flow], None]
 HUDI = NAMES[1]
 

@@ -29,6 +29,8 @@ from tests.hudi_tables import NAMES
 from tests.pipelines import Died, Flow, reached
 from tests.support import TopicFactory
 
+pytestmark = pytest.mark.usefixtures("hudi_at_hand")
+
 HUDI = NAMES[1]
 BATCHES = 6
 SETTINGS = {"compact": {"min_files": 2, "lag": 0}, "expire": {"older_than": "1h", "keep_at_most": 12}}
