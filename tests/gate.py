@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -11,6 +12,15 @@ import pytest
 def every_second(cases: Iterable[Any]) -> list[Any]:
     """The first, the third, the fifth of them and so on are in the gate."""
     return [_given(case, in_gate=place % 2 == 0) for place, case in enumerate(cases)]
+
+
+def checkered(*axes: Iterable[Any]) -> list[Any]:
+    """Half of all combinations are in the gate: each value, and of three axes each pair of values of two."""
+    combinations = product(*(list(enumerate(axis)) for axis in axes))
+    return [
+        _given(tuple(value for _, value in case), in_gate=sum(place for place, _ in case) % 2 == 0)
+        for case in combinations
+    ]
 
 
 def first_of_each_phase(points: Iterable[str]) -> list[Any]:

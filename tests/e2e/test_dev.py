@@ -88,6 +88,7 @@ def dev(tmp_path: Path) -> Generator[Dev]:
         started.kill()
 
 
+@pytest.mark.faults
 def test_flights_arrive_the_aggregate_follows_and_ctrl_c_leaves_nothing(dev: Dev) -> None:
     until(lambda: dev.alive() and "Dagster is at" in dev.said(), timeout_s=240, why=dev.said)
     with dev.instance() as instance:

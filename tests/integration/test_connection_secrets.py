@@ -29,6 +29,7 @@ from calve.sink_core.records.decode import registry
 from calve.sink_core.source.postgres import connecting
 from calve.sink_core.source.tables.database import Database
 from tests.codes import raises
+from tests.gate import checkered
 
 VARIABLE = "CALVE_TEST_SOWN"
 PLANTED = "PLANTED"
@@ -60,7 +61,7 @@ class Echo(BaseHTTPRequestHandler):
         """Nothing: it is not Calve's."""
 
 
-@pytest.fixture(scope="module", params=["refused", "no answer"])
+@pytest.fixture(scope="module")
 def place(request: pytest.FixtureRequest) -> Generator[str]:
     """`host:port` where somebody refuses, and where nobody is."""
     if request.param == "no answer":
@@ -143,24 +144,25 @@ def parts(secret: str) -> set[str]:
     return {PLANTED, *encoded, *(quote(each, safe="") for each in pairs)}
 
 
-@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize(
+    ("way", "secret", "place"), checkered(WAYS, SECRETS, ["refused", "no answer"]), indirect=["place"]
+)
 def test_nothing_that_is_said_holds_a_part_of_it(
-    way: Callable[[str], None],
+    way: str,
     secret: str,
     place: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv(VARIABLE, secret)
+    monkeypatch.setenv(VARIABLE, SECRETS[secret])
     caplog.set_level(logging.DEBUG)
     with pytest.raises(Exception) as raised, hushing():  # noqa: PT011 - whatever it is
-        way(place)
+        WAYS[way](place)
     said = "".join(traceback.format_exception(raised.value))
     printed = capfd.readouterr()
     everything = "\n".join((said, repr(raised.value), caplog.text, printed.out, printed.err))
-    assert {part for part in parts(secret) if part in everything} == set(), everything
+    assert {part for part in parts(SECRETS[secret]) if part in everything} == set(), everything
     assert "CLV-" in said, "it is told as Calve's own"
 
 

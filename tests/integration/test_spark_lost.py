@@ -18,7 +18,8 @@ import pytest
 from calve.sink_core.config.load import load
 from calve.sink_core.timing import Deadline
 from calve.spark_jobs import warm
-from tests.kinds import Moved
+from tests.gate import only
+from tests.kinds import KINDS, Moved
 from tests.launch import Running, printed, started
 from tests.standalone import SETTINGS, Cluster, standalone
 
@@ -33,6 +34,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[Cluster]:
         yield running
 
 
+@pytest.mark.parametrize("moved", only(["sink", "source"], of=KINDS), indirect=True)
 def test_a_task_whose_executor_dies_is_done_again(moved: Moved, cluster: Cluster, tmp_path: Path) -> None:
     stopped = tmp_path / "stopped"
     environment = {"CALVE_FAILPOINT": f"{STOPS_AT[moved.kind]}=stop:{stopped}", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -51,6 +53,7 @@ def test_a_task_whose_executor_dies_is_done_again(moved: Moved, cluster: Cluster
     moved.prove()
 
 
+@pytest.mark.parametrize("moved", only(["mirror"], of=KINDS), indirect=True)
 def test_a_run_whose_warm_spark_dies_goes_on_with_another(moved: Moved, tmp_path: Path) -> None:
     folder = tmp_path / "warm"
     moved.on({"master": "local[2]", "driver_memory": "512MiB", "warm": str(folder)})

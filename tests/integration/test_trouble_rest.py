@@ -18,7 +18,7 @@ from calve.sink_core.iceberg.catalog import rest
 from calve.sink_core.iceberg.commit.swap import ATTEMPTS
 from calve.sink_core.sink.verify.proof import verify
 from tests.codes import raises, says
-from tests.gate import every_second
+from tests.gate import checkered
 from tests.launch import calve
 from tests.pipelines import Flow, reached
 from tests.rest_catalog import Answer, Proxy, RestCatalog, proxied
@@ -59,8 +59,7 @@ def restful(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, rest_cata
         yield Restful(flow, rest_catalog, proxy)
 
 
-@pytest.mark.parametrize("status", every_second([500, 503, CUT]))
-@pytest.mark.parametrize("when", [BEFORE, AFTER], ids=["before", "after"])
+@pytest.mark.parametrize(("when", "status"), checkered([BEFORE, AFTER], [500, CUT, 503]))
 def test_a_commit_answered_with_an_error_lands_once(restful: Restful, when: bool, status: int) -> None:
     restful.flow.produce(range(10, 20))
     restful.proxy.trouble += [(when, status)] * 2
@@ -125,8 +124,7 @@ def test_a_catalog_that_can_not_answer_just_now_is_asked_again(restful: Restful)
     restful.proven(*range(20))
 
 
-@pytest.mark.parametrize("place", ["opening catalog", "loading table"])
-@pytest.mark.parametrize("status", every_second([200, 404]))
+@pytest.mark.parametrize(("status", "place"), checkered([200, 404], ["opening catalog", "loading table"]))
 def test_a_page_in_place_of_an_answer_is_said_to_be_one(restful: Restful, status: int, place: str) -> None:
     restful.flow.produce(range(10, 20))
     page = Answer(status, b"<html>\n<title>Log in</title>", (("content-type", "text/html; charset=utf-8"),))
@@ -166,10 +164,8 @@ def test_an_answer_that_is_no_catalogs_is_said_to_be_none(restful: Restful) -> N
 STOPS: dict[str, Callable[[RestCatalog], None]] = {"stopped": RestCatalog.stop, "hung": RestCatalog.hang}
 
 
-@pytest.mark.parametrize("how", every_second(STOPS))
 @pytest.mark.parametrize(
-    "place",
-    ["write.after-files", "commit.after-check", "commit.after-list"],
+    ("place", "how"), checkered(["write.after-files", "commit.after-check", "commit.after-list"], STOPS)
 )
 def test_a_catalog_that_goes_away_ends_the_run_and_the_next_one_makes_it_good(
     restful: Restful, place: str, how: str, monkeypatch: pytest.MonkeyPatch

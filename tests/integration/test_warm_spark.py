@@ -316,6 +316,7 @@ def keepers(place: Warm) -> list[int]:
     return [process.pid for process in found if str(place.folder) in process.info["cmdline"]]
 
 
+@pytest.mark.faults
 def test_of_several_starts_at_once_one_is_left(tmp_path: Path) -> None:
     place = Warm(tmp_path / "warm")
     try:

@@ -39,6 +39,7 @@ def test_a_table_is_the_dictionary_as_clickhouse_reads_it(first: int, by_clickho
     run(of_one_spec(by_clickhouse), 120, STEPS, first)
 
 
+@pytest.mark.faults
 def test_a_table_is_the_dictionary_as_both_read_it(by_both: Lake) -> None:
     run(of_one_spec(by_both), 25, STEPS, 8)
 

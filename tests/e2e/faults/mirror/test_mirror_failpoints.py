@@ -69,7 +69,7 @@ def test_what_is_killed_there_is_made_good_by_the_next_run(failpoint: str, world
     tell(outcome(world, "mirror: killed at", failpoint, world.run_to_end(SLOTS, tries=1)))
 
 
-@pytest.mark.parametrize("failpoint", only(["transaction.mid-produce", "transaction.after-commit"], of=SLOT))
+@pytest.mark.parametrize("failpoint", only(["transaction.mid-produce"], of=SLOT))
 def test_a_slot_that_is_killed_there_goes_on_in_its_second_try(failpoint: str, world_for: WorldFor, tell: Tell) -> None:
     world = world_for(failpoint)
     world.produce(RECORDS)
@@ -79,7 +79,7 @@ def test_a_slot_that_is_killed_there_goes_on_in_its_second_try(failpoint: str, w
     tell(outcome(world, "mirror: slot killed, tried again at", failpoint, time.monotonic() - begun))
 
 
-@pytest.mark.parametrize("failpoint", only(["topics.after-create", "slot.before-init", *SLOT[2:5:2]], of=POINTS[1:]))
+@pytest.mark.parametrize("failpoint", only(["slot.before-init", "transaction.after-event"], of=POINTS[1:]))
 def test_what_wakes_up_there_late_changes_nothing(failpoint: str, world_for: WorldFor, tell: Tell) -> None:
     world = world_for(failpoint)
     world.produce(RECORDS)

@@ -53,9 +53,9 @@ def restarting(directory: Path) -> Callable[[], None]:
     return restart
 
 
-def test_ten_kills_lose_and_double_nothing(broker: Broker, other_broker: Broker, tmp_path: Path, tell: Tell) -> None:
+def test_five_kills_lose_and_double_nothing(broker: Broker, other_broker: Broker, tmp_path: Path, tell: Tell) -> None:
     world = MirrorWorld(tmp_path, broker.bootstrap, other_broker.bootstrap, random.Random(1))
-    for outcome in Series(world, 1, per_round=2_000).run(10):
+    for outcome in Series(world, 1, per_round=2_000).run(5):
         tell(outcome)
 
 
