@@ -25,7 +25,7 @@ from tests.support import is_worker, shared_directory
 if TYPE_CHECKING:
     from tests.guarded import GuardedBroker
 
-pytest_plugins = ["tests.durations", "tests.groups", "tests.slices", "tests.warm_spark"]
+pytest_plugins = ["tests.durations", "tests.groups", "tests.hudi_jvms", "tests.slices", "tests.warm_spark"]
 
 # No test is about time: on a machine that is busy elsewhere an example may take any.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,9 +1,10 @@
 """The chain of each test: what one of the gate's workers runs one after the other, and which chains begin first.
 
 For `--dist loadgroup --no-loadscope-reorder`. Who asks for a classic Spark has one of two chains, so that two are
-started for all. A test of any other file has its file's chain, as with `--dist loadfile`: what a module
-sets up is set up once. The tests of some long files go their own ways. Chains are handed out in order: long ones come
-first, so that none is left alone at the end, and those that keep a core busy in turn with those that mostly wait.
+started for all. Dagster's one deployment has a chain too. A test of any other file has its file's chain, as with
+`--dist loadfile`: what a module sets up is set up once. The tests of some long files go their own ways. Chains are
+handed out in order: long ones come first, so that none is left alone at the end, and those that keep a core busy in
+turn with those that mostly wait.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ SECOND = (
 )
 """What is on a second one, half of the whole in seconds: on one it would be the chain that everybody waits for."""
 
+DEPLOYED = "deployment"
+"""A fixture that files share: their tests are one chain, behind whose last one it ends."""
+
 ONE_BY_ONE = frozenset(
     {
         "e2e/faults/test_kills.py",
@@ -77,6 +81,8 @@ def chain_of(test: Asking) -> str | None:
     """Its name; None for a test that is a chain of its own."""
     if test.on_spark:
         return "spark-2" if test.file.startswith(SECOND) else "spark-1"
+    if DEPLOYED in test.fixtures:
+        return DEPLOYED
     if test.file in ONE_BY_ONE:
         return None
     chain = test.file.removesuffix(".py")

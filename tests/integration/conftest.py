@@ -15,7 +15,6 @@ from calve.sink_core import compiled
 from calve.sink_core.config.connections import SparkSettings
 from calve.spark_jobs.engine import SparkEngine
 from tests import support
-from tests.hudi_jvms import hudi_at_hand, lasting  # noqa: F401 - fixtures
 from tests.mirror_flow import MirrorFlow
 from tests.rest_catalog import RestCatalog
 from tests.schema_registry import SchemaRegistry

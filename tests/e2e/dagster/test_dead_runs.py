@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import dagster as dg
 import psutil
@@ -24,83 +22,26 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.test_utils import create_run_for_test
 
-from calve.orchestration.dagster.common.names import ERROR_TAG, WHY_TAG, job_name, pool, run_tags
-from calve.orchestration.dagster.common.runs import IN_PROGRESS
-from calve.orchestration.dagster.sink.names import COMMIT, INGEST, REPLAY_HOURS
-from calve.orchestration.local.broker import Broker
-from calve.sink_core.sink.verify.proof import verify
-from tests import support
-from tests.e2e.dagster.stack import DYING, Stack, stack, until
+from calve.orchestration.dagster.common.names import ERROR_TAG, WHY_TAG, job_name, run_tags
+from calve.orchestration.dagster.sink.names import INGEST, REPLAY_HOURS
+from tests.e2e.dagster.conftest import Deployment
+from tests.e2e.dagster.stack import Stack, until
 from tests.gate import only
-from tests.pipelines import Flow
-from tests.warm_spark import WarmSpark
 
 FAILURE, STARTED, SUCCESS = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.SUCCESS
 POINTS = ("write.after-files", "commit.after-swap")
-BATCH = 100
-
-
-class Deployment:
-    def __init__(self, directory: Path, broker: Broker, warm_spark: WarmSpark) -> None:
-        topic = support.create_topic(broker.bootstrap, support.unique("topic"), 2, None)
-        self.flow = Flow.create(
-            directory,
-            broker.bootstrap,
-            topic,
-            tables=("dying.events",),
-            spark=warm_spark.settings,
-            extra={"trigger": {"every": "1s"}},
-        )
-        self.directory = directory / "dagster"
-        self.flag = self.directory / "failpoint"
-        self.expected = 0
-
-    def produce(self) -> None:
-        self.flow.produce(range(self.expected, self.expected + BATCH))
-        self.expected += BATCH
-
-    def ids_arrived(self) -> bool:
-        return len(self.flow.ids()) >= self.expected
-
-
-@pytest.fixture(scope="module")
-def deployment(broker: Broker, warm_spark: WarmSpark, tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    return Deployment(tmp_path_factory.mktemp("dying"), broker, warm_spark)
-
-
-@pytest.fixture(scope="module")
-def dagster(deployment: Deployment) -> Generator[Stack]:
-    with stack(deployment.directory, [deployment.flow.pipeline.path], definitions=DYING) as running:
-        deployment.produce()
-        running.code_server()
-        running.daemon()
-        until(lambda: running.runs(deployment.flow.name, statuses=[SUCCESS]), timeout_s=240, why=running.logs)
-        yield running
 
 
 def stopped_in_a_batch(deployment: Deployment, dagster: Stack, point: str) -> tuple[dg.DagsterRun, psutil.Process]:
     """The run in progress, and its process, which stands still at the point with all of its threads."""
-    pid_file = deployment.directory / "stopped"
+    pid_file = dagster.directory / "stopped"
     pid_file.unlink(missing_ok=True)
     deployment.flag.write_text(f"{point}=stop:{pid_file}")
     deployment.produce()
     until(lambda: pid_file.exists() and pid_file.read_text(), timeout_s=180, why=dagster.logs)
     deployment.flag.unlink()
-    (record,) = dagster.runs(deployment.flow.name, statuses=[STARTED])
+    (record,) = dagster.runs(deployment.of.healthy.name, statuses=[STARTED])
     return record.dagster_run, psutil.Process(int(pid_file.read_text()))
-
-
-def assert_all_arrive_once_and_no_run_is_open(deployment: Deployment, dagster: Stack) -> None:
-    flow = deployment.flow
-    until(deployment.ids_arrived, timeout_s=240, why=dagster.logs)
-    assert flow.ids() == list(range(deployment.expected))
-    until(lambda: not dagster.instance.get_runs(dg.RunsFilter(statuses=IN_PROGRESS)), timeout_s=120, why=dagster.logs)
-    for stage in (INGEST, COMMIT):
-        storage = dagster.instance.event_log_storage
-        assert storage.get_concurrency_info(pool(flow.pipeline, stage)).active_slot_count == 0
-    with flow.session() as session:
-        report = verify(session, deep=True)
-    assert report.proven, report.violations
 
 
 @pytest.mark.parametrize("point", only(["write.after-files"], of=POINTS))
@@ -108,21 +49,30 @@ def test_a_run_that_died_with_its_code_server_is_replaced(deployment: Deployment
     run, _process = stopped_in_a_batch(deployment, dagster, point)
     dagster.kill("code-server")
     dagster.code_server()
-    assert_all_arrive_once_and_no_run_is_open(deployment, dagster)
+    deployment.check_all_arrive_once_and_no_run_is_open()
     dead = dagster.instance.get_run_by_id(run.run_id)
     assert dead is not None
     assert (dead.status, dead.tags[ERROR_TAG]) == (FAILURE, "RetriableError")
     assert dead.run_id[:8] in dead.tags[WHY_TAG]
 
 
+def test_daemon_and_code_server_may_die_at_any_time(deployment: Deployment, dagster: Stack) -> None:
+    dagster.kill("daemon")
+    dagster.kill("code-server")
+    deployment.produce(50, partition=1)
+    dagster.code_server()
+    dagster.daemon()
+    deployment.check_all_arrive_once_and_no_run_is_open()
+
+
 @pytest.mark.faults
 def test_a_worker_that_wakes_up_when_its_run_was_replaced_ends(deployment: Deployment, dagster: Stack) -> None:
     run, process = stopped_in_a_batch(deployment, dagster, "publish.after-offsets")
     until(lambda: _status(dagster, run) == FAILURE, timeout_s=180, why=dagster.logs)
-    until(deployment.ids_arrived, timeout_s=240, why=dagster.logs)
+    until(deployment.arrived, timeout_s=240, why=dagster.logs)
     process.send_signal(signal.SIGCONT)
     process.wait(120)
-    assert_all_arrive_once_and_no_run_is_open(deployment, dagster)
+    deployment.check_all_arrive_once_and_no_run_is_open()
 
 
 @pytest.mark.faults
@@ -140,15 +90,15 @@ def test_a_deploy_ends_runs_as_cancelled_and_the_next_one_goes_on(deployment: De
     assert cancelled.status == dg.DagsterRunStatus.CANCELED
     assert cancelled.tags[WHY_TAG]
     dagster.code_server()
-    assert_all_arrive_once_and_no_run_is_open(deployment, dagster)
+    deployment.check_all_arrive_once_and_no_run_is_open()
 
 
 @pytest.mark.faults
 def test_a_backfill_goes_on_whose_run_died_with_its_code_server(deployment: Deployment, dagster: Stack) -> None:
-    flow, (job, stage) = deployment.flow, (job_name(deployment.flow.pipeline, REPLAY_HOURS), REPLAY_HOURS)
+    flow, (job, stage) = deployment.of.healthy, (job_name(deployment.of.healthy.pipeline, REPLAY_HOURS), REPLAY_HOURS)
     began = datetime.fromtimestamp(dagster.runs(flow.name)[-1].create_timestamp.timestamp(), UTC)
     hours = [f"{began + timedelta(hours=after):%Y-%m-%d-%H:00}" for after in (-1, 0)]
-    pid_file = deployment.directory / "stopped-backfill"
+    pid_file = dagster.directory / "stopped-backfill"
     deployment.flag.write_text(f"range.after-files=stop:{pid_file}")
     origin = RemotePartitionSetOrigin(
         repository_origin=repository_of(dagster, "test"), partition_set_name=f"{job}_partition_set"
@@ -180,13 +130,13 @@ def test_a_backfill_goes_on_whose_run_died_with_its_code_server(deployment: Depl
         why=dagster.logs,
     )
     assert dagster.runs(flow.name, stage=stage, statuses=[FAILURE])
-    assert_all_arrive_once_and_no_run_is_open(deployment, dagster)
+    deployment.check_all_arrive_once_and_no_run_is_open()
 
 
 @pytest.mark.parametrize("gone", only(["location"], of=["location", "job"]))
 def test_a_run_in_the_queue_whose_code_is_gone_ends(deployment: Deployment, dagster: Stack, gone: str) -> None:
     """By Dagster, when its turn comes; it would hold up the sensor's next runs."""
-    flow = deployment.flow
+    flow = deployment.of.healthy
     job = "gone" if gone == "job" else job_name(flow.pipeline, INGEST)
     origin = RemoteJobOrigin(repository_of(dagster, "gone" if gone == "location" else "test"), job)
     run = create_run_for_test(
@@ -198,7 +148,7 @@ def test_a_run_in_the_queue_whose_code_is_gone_ends(deployment: Deployment, dags
     )
     until(lambda: _status(dagster, run) == FAILURE, timeout_s=120, why=dagster.logs)
     deployment.produce()
-    assert_all_arrive_once_and_no_run_is_open(deployment, dagster)
+    deployment.check_all_arrive_once_and_no_run_is_open()
 
 
 def repository_of(dagster: Stack, location: str) -> RemoteRepositoryOrigin:

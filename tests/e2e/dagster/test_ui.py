@@ -6,44 +6,20 @@ import re
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
 import dagster as dg
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from calve.orchestration.dagster.common.moving import MOVED_TAG
-from calve.orchestration.local.broker import Broker
-from tests import support
-from tests.e2e.dagster.browser import browser, group_path, sensor_path
-from tests.e2e.dagster.stack import DEFINITIONS, Stack, stack, until
+from tests.e2e.dagster.browser import group_path, sensor_path
+from tests.e2e.dagster.conftest import BAD, DEAD_LETTERS, GOOD, GROUP, Deployment
+from tests.e2e.dagster.stack import Stack, until
 from tests.pipelines import Flow
-from tests.warm_spark import WarmSpark
 
 LOCATION = "test"
-GROUP = "shop"
-GOOD, BAD = 250, 2
-DEAD_LETTERS = "db.dead_letters"
 TOTALS = dg.AssetKey("totals")
 STARTED_WITHIN_S = 240
-
-AGGREGATE = f"""
-
-@dg.asset(
-    deps=[dg.AssetKey(["db", "events"])], group_name="{GROUP}", automation_condition=dg.AutomationCondition.eager()
-)
-def totals() -> None:
-    pass
-
-
-automation = dg.AutomationConditionSensorDefinition(
-    "automation",
-    target=dg.AssetSelection.assets(totals),
-    default_status=dg.DefaultSensorStatus.RUNNING,
-    minimum_interval_seconds=4,
-)
-defs = dg.Definitions.merge(defs, dg.Definitions(assets=[totals], sensors=[automation]))
-"""
 
 
 @dataclass(frozen=True)
@@ -61,29 +37,11 @@ class Shown:
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory, broker: Broker, warm_spark: WarmSpark) -> Generator[Shown]:
-    directory = tmp_path_factory.mktemp("ui")
-    flow = _flow(directory, broker, warm_spark)
-    flow.produce(range(GOOD))
-    support.produce(broker.bootstrap, flow.topic, [b"{broken"] * BAD, partition=1)
-    with stack(directory / "dagster", [flow.pipeline.path], definitions=DEFINITIONS + AGGREGATE) as dagster:
-        # Daemon and webserver would both set up the new storage, and get into each other's way.
-        assert dagster.instance.get_runs_count() == 0
-        dagster.daemon()
-        url = dagster.webserver()
-        until(lambda: _all_is_up_to_date(dagster, flow), timeout_s=STARTED_WITHIN_S, why=dagster.logs)
-        (record,) = dagster.runs(flow.name)
-        yield Shown(flow, dagster, url, record.dagster_run)
-
-
-def _flow(directory: Path, broker: Broker, warm_spark: WarmSpark) -> Flow:
-    topic = support.create_topic(broker.bootstrap, support.unique("topic"), 2)
-    extra = {
-        "dead_letters": {"table": DEAD_LETTERS},
-        "objectives": {"dead_letters": "0%"},
-        "dagster": {"group": GROUP, "owners": ["team:data", "ann@example.com"]},
-    }
-    return Flow.create(directory, broker.bootstrap, topic, extra=extra, spark=warm_spark.settings)
+def shown(deployment: Deployment) -> Shown:
+    dagster, flow = deployment.dagster, deployment.of.shown
+    until(lambda: _all_is_up_to_date(dagster, flow), timeout_s=STARTED_WITHIN_S, why=dagster.logs)
+    (record,) = dagster.runs(flow.name)
+    return Shown(flow, dagster, deployment.url, record.dagster_run)
 
 
 def _all_is_up_to_date(dagster: Stack, flow: Flow) -> bool:
@@ -97,12 +55,6 @@ def _all_is_up_to_date(dagster: Stack, flow: Flow) -> bool:
 
 def _key(table: str) -> dg.AssetKey:
     return dg.AssetKey(table.split("."))
-
-
-@pytest.fixture(scope="module")
-def context() -> Generator[BrowserContext]:
-    with browser() as opened:
-        yield opened
 
 
 @pytest.fixture

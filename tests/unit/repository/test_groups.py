@@ -38,6 +38,11 @@ def test_the_tests_of_a_file_are_one_chain() -> None:
     assert chain_of(Asking("unit/test_trim.py", "test_a", ())) != chain_of(PLAIN)
 
 
+def test_who_asks_for_dagster_s_deployment_is_in_one_chain_wherever_it_lies() -> None:
+    files = ["e2e/dagster/test_ui.py", "e2e/dagster/test_daemon.py"]
+    assert {chain_of(Asking(file, "test_a", ("broker", "deployment"))) for file in files} == {"deployment"}
+
+
 def test_long_tests_that_share_nothing_are_chains_of_their_own() -> None:
     assert {chain_of(Asking(file, "test_a", ("broker",))) for file in ONE_BY_ONE} == {None}
 

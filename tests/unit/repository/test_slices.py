@@ -15,6 +15,11 @@ def test_all_slices_run_every_costly_file_and_each_once() -> None:
     assert sorted(run) == sorted(budget.files)
 
 
+def test_all_of_them_take_little_more_than_eighteen_minutes_of_three_workers() -> None:
+    """`make test` takes twelve beside them, and both are to be half an hour."""
+    assert sum(grant.seconds for grant in read_budget().files.values()) <= 3 * 18.5 * 60
+
+
 def test_no_slice_is_much_longer_than_another() -> None:
     budget = read_budget()
     seconds = [
