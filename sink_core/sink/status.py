@@ -139,7 +139,7 @@ class StatusReport:
 
 def status(session: Session) -> StatusReport:
     """Look at everything once. Raises Unreachable or ConfigError; findings are in the report, and among its blockers
-    alone partitions that give no answer and tables that can't be loaded.
+    alone partitions that give no answer and tables that batches go without.
 
     The log comes before the tables, so that a table never seems to lack what was told of it.
     """
@@ -173,11 +173,16 @@ def status(session: Session) -> StatusReport:
             raise error
     findings = (session.other_binding() if ran else None, against_publish, checks.against_log(positions, starts, ends))
     control_topic = control_topic_of(session.log.topic, state, now_ms) if ran else None
+    said = f"calve run {session.pipeline.path} tries it again and says more"
+    held = {name: Blocker(name, why, said) for name, why in state.held.items()}
+    held |= {name: Blocker.of(name, error) for name, error in failed.items()}
+    lags = {TopicPartition(p.topic, p.partition): p.lag for p in partitions if p.lag}
+    # What a run said of a table that lacks nothing any more is over.
     blockers = (
-        *held_back(session, failed, {TopicPartition(p.topic, p.partition): p.lag for p in partitions if p.lag}),
+        *(each for each in held_back(session, held, lags) if each.where in failed or each.since_ms is not None),
         *silent_ones(silent, state.silent_ms),
         *open_transactions(session.admin, session.pipeline.kafka.properties, ends),
-        *(each for each in behind(session) if each.where not in failed),
+        *(each for each in behind(session) if each.where not in held),
         *long_log(control_topic, str(session.pipeline.path)),
     )
     return StatusReport(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -134,11 +134,13 @@ def proof(pipeline: SinkPipeline, report: VerifyReport) -> Verdict:
     """The ledger is contiguous and adds up, and log, positions and tables agree with it."""
     of = f" of what was planned since {report.since}" if report.since else ""
     holds = f"every offset{of} was accounted for once" if report.ran else NOT_RUN
-    text = "\n".join(_violations(report)) or holds
+    unseen = [f"{table} is not verifiable: {why}" for table, why in report.not_verifiable.items()]
+    text = "\n".join([*(_violations(report) or [holds]), *unseen])
     details: dict[str, Any] = {
         "violations": [asdict(violation) for violation in report.violations],
         "violations_not_shown": dict(report.left_out),
         "not_checked": [asdict(part) for part in report.not_checked],
+        "not_verifiable": dict(report.not_verifiable),
         "uncommitted": dict(report.uncommitted),
         "since": report.since or "the beginning",
     }
@@ -151,10 +153,11 @@ def not_proven(pipeline: SinkPipeline, why: str) -> Verdict:
     return Verdict(False, why, {}, warning=True, check=PROOF.name, subject=pipeline.ledger_table)
 
 
-def _violations(report: VerifyReport) -> Iterator[str]:
-    for violation in report.violations:
-        ranges = f" ({', '.join(violation.ranges)})" if violation.ranges else ""
-        yield f"{violation.kind}: {violation.subject}: {violation.message}{ranges}"
+def _violations(report: VerifyReport) -> list[str]:
+    return [
+        f"{found.kind}: {found.subject}: {found.message}" + (f" ({', '.join(found.ranges)})" if found.ranges else "")
+        for found in report.violations
+    ]
 
 
 PROOF: Check[Health] = Check(
