@@ -37,6 +37,11 @@ class PartitionCounts:
     unrouted: int = 0
     left_out: dict[str, int] = field(default_factory=dict[str, int])
 
+    @property
+    def storable(self) -> int:
+        """Records that each data table gets or leaves out."""
+        return self.records - self.tombstones - self.filtered - self.dead_lettered
+
 
 Dropped = Mapping[str, Mapping[str, int]]
 """By table and dotted name of a field that it has no column for, how many values were left out."""

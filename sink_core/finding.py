@@ -60,8 +60,10 @@ class NotChecked:
     why: str
 
 
-PROVEN, VIOLATED, NOTHING = "proven", "violated", "nothing-to-prove"
-"""How a proof ends; nothing is to be proven of a pipeline that has not run."""
+PROVEN, VIOLATED, NOTHING, PARTLY = "proven", "violated", "nothing-to-prove", "partly-proven"
+"""How a proof ends; nothing is to be proven of a pipeline that has not run, and part of one with a table that can't be
+loaded.
+"""
 
 
 @dataclass(frozen=True, slots=True)

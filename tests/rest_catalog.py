@@ -105,13 +105,14 @@ class Proxy:
     `trouble` holds what is done to the next of them: (whether the catalog gets to see it, the status sent back; 0 for
     a connection that is cut without an answer). Without trouble requests and answers pass as they are; every answer, or
     those to commits, later by so many seconds. `reads` are the answers that the next questions get in place of the
-    catalog's. `most_at_a_time` counts attempts to commit that went on together. Without `keeps_tags` tags don't
-    get through, as Nessie has none.
+    catalog's, `of_tables` those to any question of a table, by its name. `most_at_a_time` counts attempts to commit
+    that went on together. Without `keeps_tags` tags don't get through, as Nessie has none.
     """
 
     upstream: int
     trouble: list[tuple[bool, int]] = field(default_factory=list[tuple[bool, int]])
     reads: list[Answer] = field(default_factory=list[Answer])
+    of_tables: dict[str, Answer] = field(default_factory=dict[str, Answer])
     lasting: tuple[bool, int] | None = None
     keeps_tags: bool = True
     delay_s: float = 0.0
@@ -163,6 +164,9 @@ class _Handler(BaseHTTPRequestHandler):
             body = body if self.of.keeps_tags else _without_tags(body)
         if self.command in {"GET", "HEAD"} and self.of.reads:
             made_up = self.of.reads.pop(0)
+            self._send(made_up.status, made_up.headers, made_up.body)
+            return
+        if made_up := self.of.of_tables.get(self.path.rpartition("/tables/")[2]):
             self._send(made_up.status, made_up.headers, made_up.body)
             return
         trouble = self.of.next_trouble() if is_commit else None

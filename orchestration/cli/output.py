@@ -19,7 +19,7 @@ from rich.table import Table
 
 from calve.sink_core.error_codes.files import NOBODY_TO_ASK
 from calve.sink_core.errors import CalveError, ConfigError, FindingError, printable
-from calve.sink_core.finding import NOTHING, PROVEN, VIOLATED
+from calve.sink_core.finding import NOTHING, PARTLY, PROVEN, VIOLATED
 from calve.sink_core.hidden import plain_without_secrets, without_secrets
 from calve.sink_core.timing import LONG_STEP
 
@@ -71,7 +71,12 @@ def say_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 
 def say_verdict(verdict: str, proven: str) -> None:
     """How a proof ended, `proven` if it holds."""
-    said = {PROVEN: (proven, "green"), VIOLATED: ("NOT proven", "red"), NOTHING: (NOT_RUN, "yellow")}
+    said = {
+        PROVEN: (proven, "green"),
+        VIOLATED: ("NOT proven", "red"),
+        PARTLY: (f"{proven}, but for what is not verifiable", "yellow"),
+        NOTHING: (NOT_RUN, "yellow"),
+    }
     text, style = said[verdict]
     say(text, style=style)
 

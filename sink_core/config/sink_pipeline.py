@@ -235,6 +235,11 @@ class SinkPipeline(Pipeline):
         """Whether batches need an instant: tables have a timeline in which each is a moment of its own."""
         return HUDI in self._formats.values()
 
+    @property
+    def changes_timelines(self) -> bool:
+        """Whether one of these gets row changes."""
+        return any(self._formats[name] == HUDI for name in self.changing)
+
     @cached_property
     def _formats(self) -> dict[str, str]:
         return {table.name: table.format for table in self.tables}

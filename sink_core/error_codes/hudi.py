@@ -92,8 +92,11 @@ DAMAGED_HUDI_TABLE = ErrorCode(
 )
 CLOCKS_APART = ErrorCode(
     "CLV-3515",
-    "The broker's clock is ahead of this machine's",
-    "Batches have its time as their instant in Hudi tables, and none may be in the future where it is committed.",
+    "The broker's clock is far from this machine's",
+    (
+        "Batches have the broker's time as their instant in Hudi tables, and none may be in the future where it is "
+        "committed. Row changes get theirs by this machine's clock: one that is ahead would hold up all later ones."
+    ),
     "Set both by NTP. Nothing was written; the next run goes on once they agree to a minute.",
 )
 HUDI_ANSWER = ErrorCode(

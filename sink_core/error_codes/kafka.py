@@ -6,15 +6,15 @@ NO_BROKER = ErrorCode(
     "CLV-2101",
     "No broker answers",
     (
-        "No broker of `bootstrap.servers` can be reached: what connections fail with stands behind each address. A "
-        "refused log-in can look like this."
+        "No broker of `bootstrap.servers` can be reached: what connections fail with stands behind each address. "
+        "A refused log-in can look like this where the broker says nothing of it."
     ),
     "Check `bootstrap.servers`, then `security.protocol`, `sasl.*` and `ssl.*`.",
 )
 LOG_IN = ErrorCode(
     "CLV-2102",
     "Kafka refuses the log-in or the certificate",
-    "User, password or certificate are not accepted.",
+    "User, password or certificate are not accepted. A broker that has just started may not know its users yet.",
     "Check user, password and `ssl.ca.location`, and that `bootstrap.servers` names the listener they are for.",
 )
 BROKERS_BUSY = ErrorCode(

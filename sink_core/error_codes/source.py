@@ -109,6 +109,12 @@ OTHER_WAY = ErrorCode(
     "Its source offset is of another `by`, `column` or `key`, and says nothing of where this one would go on.",
     "Set them as they were, or read the table by a pipeline of another name.",
 )
+NO_ADDRESS = ErrorCode(
+    "CLV-7134",
+    "`database.url` is no address of a database",
+    "It has another form than SQLAlchemy, or PostgreSQL's own tools, take.",
+    "Write postgresql://user:${ENV:PASSWORD}@host:5432/shop, or another database's.",
+)
 NO_DATABASE = ErrorCode(
     "CLV-7120",
     "A database does not answer",

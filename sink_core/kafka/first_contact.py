@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
 from calve.sink_core.config.references import redact
-from calve.sink_core.error_codes.kafka import NO_BROKER
+from calve.sink_core.error_codes.kafka import LOG_IN
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import Settings
@@ -46,7 +46,7 @@ def cluster(
     """The cluster, with the id that it was formatted with. `settings` are those that `admin` was made with.
 
     Raises Unreachable naming each address and its error, after `answer_s` at most, or after `silent_s` if that is
-    longer and no connection has failed; and what `classify` makes of others.
+    longer and no connection has failed: that of a refused log-in, if one was. And what `classify` makes of others.
     """
     servers = str(redact(settings).get("bootstrap.servers", ""))
     doing = f"connecting to Kafka at {servers}"
@@ -62,22 +62,23 @@ def cluster(
         return found.result()
     if not said:
         raise classify(KafkaError(TIMED_OUT, f"no answer for {silent_s:g} s"), doing)
-    hint = next((hint for sign, hint in _HINTS.items() if any(sign in each for each in said)), None)
-    raise Unreachable(
-        f"{doing}: {'; '.join(said)}", hint=hint or classify(KafkaError(TRANSPORT), "").hint, code=NO_BROKER
-    )
+    as_ours = [classify(KafkaError(code), "") for code in [*said.values(), TRANSPORT]]
+    meant = next((error for error in as_ours if error.kind is LOG_IN), as_ours[-1])
+    hint = next((hint for sign, hint in _HINTS.items() if any(sign in each for each in said)), meant.hint)
+    raise Unreachable(f"{doing}: {'; '.join(said)}", hint=meant.hint if meant.kind is LOG_IN else hint, code=meant.kind)
 
 
-def _said(settings: Settings, found: Future[Any], until: Deadline, silent_until: Deadline) -> list[str]:
-    """What connections to the brokers fail with, in words, each once; until an answer comes or the time is up, which is
-    later while none has failed."""
-    said = dict[str, None]()
+def _said(settings: Settings, found: Future[Any], until: Deadline, silent_until: Deadline) -> dict[str, int]:
+    """What connections to the brokers fail with, in words, each once with its code; until an answer comes or the time
+    is up, which is later while none has failed.
+    """
+    said = dict[str, int]()
 
     def note(error: KafkaError) -> None:
         if error.code() != ALL_BROKERS_DOWN:
-            said[_ASIDE.sub("", error.str())] = None
+            said[_ASIDE.sub("", error.str())] = error.code()
 
     asking = clients.admin({**settings, "error_cb": note})
     while not (until if said else silent_until).passed and not (found.done() and found.exception() is None):
         asking.poll(0.05)
-    return list(said)
+    return said

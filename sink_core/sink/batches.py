@@ -110,7 +110,8 @@ class Ingest:
         session, source = self._session, self._source
         if source is None:
             return ()
-        held = held_back(session, self._held.failed, source.lag())
+        failed = {name: Blocker.of(name, error) for name, error in self._held.failed.items()}
+        held = held_back(session, failed, source.lag())
         silent = silent_ones(source.silent, session.log.state.silent_ms)
         return *held, *silent, *open_transactions(session.admin, session.pipeline.kafka.properties, source.answering)
 
@@ -118,6 +119,10 @@ class Ingest:
     def held(self) -> Mapping[str, CalveError]:
         """The tables that batches go without, each with why."""
         return self._held.failed
+
+    def end(self) -> None:
+        """Leave in the log which tables batches go without."""
+        self._held.say()
 
     def bind(self) -> None:
         """Bind the pipeline. That is all for a paused one: it can be paused before anything is read for it."""
@@ -137,9 +142,8 @@ class Ingest:
             describe_topics(self._session.admin, [topic], timeout_s=ADMIN_TIMEOUT_S)
         # Before anything is created: a table that was dropped must not come back as if it were new.
         self._held.look(self._planner.first_coverage)
-        wanted = self._held.others(self._session.pipeline.tables_of(()))
-        self._session.create_missing(wanted)
-        self._seen.update(wanted)
+        self._held.create(self._session.pipeline.tables_of(()))
+        self._seen.update(self._held.others(self._session.pipeline.tables_of(())))
         # A ledger of an earlier version lacks columns.
         self._session.lake.change_schema(self._session.pipeline.ledger_table, LEDGER_SCHEMA, ("add_column",))
         self._look()
@@ -220,6 +224,7 @@ class Ingest:
         whoever pauses and then reads the log so finds the batch there, or the batch gives way.
         """
         self._held.look_again(self._planner.first_coverage)
+        self._held.news = False
         source = self._look()
         planned = None if self.paused else self._planner.next(source, self._readable(source))
         if planned is not None:
@@ -265,23 +270,23 @@ class Ingest:
         """The tables that the batch may feed as they are now, those of new topics created; a finding on one of them
         stops before anything is written. Raises HeldBack if one can't be loaded.
         """
-        session, before = self._session, len(self._held.failed)
+        session = self._session
         names = self._held.others(self._fed_by(plan))
         loaded = dict(self._held.sorted_out(session.each_loaded(names)))
         new = [name for name, found in loaded.items() if found is None and name not in self._seen]
         if new:
             found = (table for table in session.pipeline.tables if table.name in new)
             check_new(found, session.log.state, partial(ledger_rows, session))
-            session.create_missing(new)
-            loaded |= self._held.sorted_out(session.each_loaded(new))
-        self._seen.update(names)
-        gone = sorted(name for name, found in loaded.items() if found is None)
+            self._held.create(new)
+            loaded |= self._held.sorted_out(session.each_loaded(self._held.others(new)))
+        self._seen.update(self._held.others(names))
+        gone = sorted(name for name in self._held.others(loaded) if loaded[name] is None)
         if gone:
             raise dropped_meanwhile(", ".join(gone))
         loaded |= self._held.sorted_out(session.each_loaded(self._behind(loaded)))
         found = {name: table for name, table in loaded.items() if table}
         ready = dict(self._held.sorted_out(self._made_ready(found)))
-        if len(self._held.failed) > before:
+        if self._held.news:
             self._held.check()
             raise HeldBack
         return ready
@@ -316,7 +321,7 @@ class Ingest:
 
     def _change_tables(self, plan: BatchPlan, wanted: Mapping[str, Schema]) -> dict[str, LoadedTable]:
         """Give tables what records need, as far as their `evolve` allows, and load all as `_load_tables` does."""
-        give(self._session, wanted, self._progress, new=wanted.keys() - self._seen)
+        self._held.sort_out(give(self._session, wanted, self._progress, new=wanted.keys() - self._seen))
         return self._load_tables(plan)
 
     def _letters(self, written: WrittenBatch, table: LoadedTable) -> Letters:

@@ -126,6 +126,7 @@ def run_steps(
             yield from commits.commit(everything=False)
         if "trim" not in session.pipeline.config.maintenance.off:
             trim_after_run(session, report, progress)
+    ingest.end()
     behind = [
         Blocker.of(table, error, session.log.state.behind_since_ms(table))
         for table, error in report.failed.items()

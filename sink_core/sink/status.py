@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from calve.sink_core.config.routing import ALL, Rule
 from calve.sink_core.control import checks
 from calve.sink_core.control.blockers import open_transactions, silent_ones
 from calve.sink_core.control.events import Logged
@@ -40,7 +41,7 @@ from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.verify.world import table_names, unchanged
 from calve.sink_core.tables.format.lake import LoadedTable
 from calve.sink_core.tables.log.events import DataWritten
-from calve.sink_core.tables.log.state import CommitState
+from calve.sink_core.tables.log.state import UNREAD, CommitState
 from calve.sink_core.tasks import WrittenBy
 
 LAST_BATCHES = 100
@@ -87,7 +88,9 @@ class Uncommitted:
 class TableStatus:
     """A table; ids as text, since they exceed what JSON readers keep exactly.
 
-    `valid_through` (ISO 8601, UTC) says up to which record time the table is complete, `behind_s` how long ago that is.
+    `valid_through` (ISO 8601, UTC) says up to which record time all tables are complete, `behind_s` how long ago that
+    is. `lag` are pending offsets of the topics that feed it, `missing_s` is how old the oldest record at most is that
+    it lacks, None if nobody knows; both look at its own topics alone.
     `rows` is None where deletes stand beside the files, so that only reading tells. `dropped` counts, by dotted name,
     values of fields that it has no column for, in the last batches (`LAST_BATCHES`).
     """
@@ -102,6 +105,8 @@ class TableStatus:
     stored_offset: int = 0
     valid_through: str | None = None
     behind_s: float | None = None
+    lag: int = 0
+    missing_s: float | None = None
     uncommitted: Uncommitted = Uncommitted(0, 0, None)
     finding: str | None = None
     dropped: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -139,7 +144,7 @@ class StatusReport:
 
 def status(session: Session) -> StatusReport:
     """Look at everything once. Raises Unreachable or ConfigError; findings are in the report, and among its blockers
-    alone partitions that give no answer and tables that can't be loaded.
+    alone partitions that give no answer and tables that batches go without.
 
     The log comes before the tables, so that a table never seems to lack what was told of it.
     """
@@ -163,8 +168,14 @@ def status(session: Session) -> StatusReport:
     partitions = tuple(partition_statuses(positions, starts, ends))
     dropped = dropped_lately(state)
     failed = dict[str, CalveError]()
+    rules = {table.name: table.rule for table in session.pipeline.tables}
     tables = tuple(
-        replace(_table(session, name, now_ms, failed, ran=ran), dropped=dropped.get(name, {}))
+        replace(
+            found := _table(session, name, now_ms, failed, ran=ran),
+            dropped=dropped.get(name, {}),
+            lag=sum(p.lag for p in partitions if rules.get(name, ALL).takes_topic(p.topic)),
+            missing_s=_missing_s(found, rules.get(name, ALL), state, now_ms),
+        )
         for name in table_names(session)
     )
     if len(failed) == len(tables):
@@ -173,11 +184,16 @@ def status(session: Session) -> StatusReport:
             raise error
     findings = (session.other_binding() if ran else None, against_publish, checks.against_log(positions, starts, ends))
     control_topic = control_topic_of(session.log.topic, state, now_ms) if ran else None
+    said = f"calve run {session.pipeline.path} tries it again and says more"
+    held = {name: Blocker(name, why, said) for name, why in state.held.items()}
+    held |= {name: Blocker.of(name, error) for name, error in failed.items()}
+    lags = {TopicPartition(p.topic, p.partition): p.lag for p in partitions if p.lag}
+    # What a run said of a table that lacks nothing any more is over.
     blockers = (
-        *held_back(session, failed, {TopicPartition(p.topic, p.partition): p.lag for p in partitions if p.lag}),
+        *(each for each in held_back(session, held, lags) if each.where in failed or each.since_ms is not None),
         *silent_ones(silent, state.silent_ms),
         *open_transactions(session.admin, session.pipeline.kafka.properties, ends),
-        *(each for each in behind(session) if each.where not in failed),
+        *(each for each in behind(session) if each.where not in held),
         *long_log(control_topic, str(session.pipeline.path)),
     )
     return StatusReport(
@@ -262,6 +278,15 @@ def table_status(table: LoadedTable, state: CommitState, now_ms: int, finding: s
         uncommitted=uncommitted(state.pending(table.name, table.uuid, table.stored_offset), now_ms),
         finding=finding,
     )
+
+
+def _missing_s(table: TableStatus, rule: Rule, state: CommitState, now_ms: int) -> float | None:
+    """As in `TableStatus`: a table that has all that is published has what its own topics were read of."""
+    own = [ms for at, ms in state.through_ms.items() if at in (state.positions() or {}) and rule.takes_topic(at.topic)]
+    if table.uncommitted.batches or not own or min(own) <= UNREAD:
+        return table.behind_s
+    known_s = age_s(min(own), now_ms)
+    return known_s if table.behind_s is None else min(known_s, table.behind_s)
 
 
 def _table(session: Session, name: str, now_ms: int, failed: dict[str, CalveError], *, ran: bool) -> TableStatus:

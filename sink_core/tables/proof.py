@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from calve.sink_core.error_codes.operations import PROOF_TOO_LONG
-from calve.sink_core.errors import RetriableError
-from calve.sink_core.finding import NOTHING, PROVEN, VIOLATED, NotChecked
+from calve.sink_core.errors import CalveError, RetriableError
+from calve.sink_core.finding import NOTHING, PARTLY, PROVEN, VIOLATED, NotChecked
 from calve.sink_core.timing import Deadline
 
 SHOWN_PER_KIND = 20
@@ -36,8 +36,9 @@ class VerifyReport:
     """The result. `proven` means that nothing that was checked is violated; `not_checked` bounds that claim. `ran`:
     something was published; else there is nothing to prove.
 
-    `facts` counts what was looked at, `uncommitted` the batches per table that are published and not yet committed,
-    `left_out` the violations per kind that are not spelled out. `since`: only batches planned then or later.
+    `not_verifiable` has the tables that can't be loaded, each with why: all others are proven, or violated, without
+    them. `facts` counts what was looked at, `uncommitted` the batches per table that are published and not yet
+    committed, `left_out` the violations per kind that are not spelled out. `since`: only batches planned then or later.
     """
 
     pipeline: str
@@ -47,6 +48,7 @@ class VerifyReport:
     facts: Mapping[str, int]
     uncommitted: Mapping[str, int]
     left_out: Mapping[str, int]
+    not_verifiable: Mapping[str, str] = field(default_factory=dict[str, str])
     since: str | None = None
     ran: bool = True
 
@@ -54,6 +56,8 @@ class VerifyReport:
     def verdict(self) -> str:
         if self.violations:
             return VIOLATED
+        if self.not_verifiable:
+            return PARTLY
         return PROVEN if self.ran else NOTHING
 
     @property
@@ -74,6 +78,7 @@ class Evidence:
         self.not_checked: list[NotChecked] = []
         self.facts: Counter[str] = Counter()
         self.uncommitted: dict[str, int] = {}
+        self._not_verifiable: dict[str, str] = {}
         self._per_kind: Counter[tuple[str, str]] = Counter()
         self._on_progress = on_progress
         self._within_s = within_s
@@ -92,6 +97,9 @@ class Evidence:
 
     def skipped(self, subject: object, why: str) -> None:
         self.not_checked.append(NotChecked(str(subject), why))
+
+    def not_verifiable(self, table: str, error: CalveError) -> None:
+        self._not_verifiable[table] = str(error)
 
     def count(self, fact: str, number: int = 1) -> None:
         self.facts[fact] += number
@@ -126,6 +134,7 @@ class Evidence:
             facts=dict(self.facts),
             uncommitted=dict(self.uncommitted),
             left_out=dict(+left_out),
+            not_verifiable=dict(self._not_verifiable),
             since=since,
             ran=ran,
         )

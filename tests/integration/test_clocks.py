@@ -58,3 +58,13 @@ def test_a_broker_whose_clock_is_far_ahead_gives_none_to_tables_that_have_a_time
     made = announced(flow, monkeypatch, 0.0)
     assert 0 <= made.instant_ms - made.broker_time_ms < 4
     announced(flow.but(extra={}), monkeypatch, -DAY_S)
+
+
+def test_a_host_whose_clock_is_far_ahead_brings_no_row_changes_in(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hudi would give them an instant by it, and leave out all later ones until that day."""
+    [table] = flow.extra["tables"]
+    changed = {**table, "mode": "upsert", "key": ["id"], "on_moved_key": "ignore"}
+    changing = flow.but(extra={**flow.extra, "tables": [changed]})
+    with raises(CLOCKS_APART, of=Unreachable):
+        announced(changing, monkeypatch, DAY_S)
+    assert announced(changing, monkeypatch, 0.0).instant_ms

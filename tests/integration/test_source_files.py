@@ -6,7 +6,9 @@ import json
 import os
 import random
 import signal
+import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,11 @@ import pytest
 import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from calve.orchestration.dagster.common.arrivals import ALL
+from calve.orchestration.dagster.source.watch import SourceWatch
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.error_codes.source import BAD_ROW
-from calve.sink_core.errors import EXIT_DONE
+from calve.sink_core.errors import EXIT_DONE, Unreachable
 from calve.sink_core.failpoints import VARIABLE
 from tests import support
 from tests.codes import finding, names, raises
@@ -317,3 +321,28 @@ def test_files_that_grow_while_a_run_is_killed_give_each_line_once(point: str, m
     assert {name: each["position"] for name, each in made.offsets().items()} == {
         name: (made.folder / name).stat().st_size for name in ("a.jsonl", "b.jsonl", "c.jsonl")
     }
+
+
+def test_the_sensor_knows_up_to_when_all_was_sent(made: Grown) -> None:
+    """By the time of the last look at which nothing waited; while something does, by when that was written."""
+    watch, told = SourceWatch(made.pipeline), list[float]()
+
+    def look() -> int:
+        while True:
+            with suppress(Unreachable):
+                lag = watch.look().lag
+                told.append(watch.through_s().get(ALL, 0.0))
+                return lag
+
+    assert (look(), told) == (0, [0.0])
+    made.grow("a.jsonl", lines(1, 2))
+    made.run()
+    before_s = time.time()
+    assert (look(), told[-1] >= before_s) == (0, True)
+    made.grow("a.jsonl", lines(3))
+    grown_s = time.time()
+    # Of a file that is as long as since it was written: it does not move on with the looks.
+    assert (look() > 0, look() > 0) == (True, True)
+    assert told[-1] == told[-2] <= grown_s
+    made.run()
+    assert (look(), told[-1] > grown_s) == (0, True)

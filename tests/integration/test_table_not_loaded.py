@@ -1,22 +1,29 @@
-"""A table that can't be loaded holds back the topics that feed it, alone: all others are read, published, committed."""
+"""A table that can't be loaded, made or changed holds back its topics, alone: all others are read and committed."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyiceberg.table import CommitTableResponse, Table
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.rounds import Bounds
 from calve.sink_core.control.trim import trim
 from calve.sink_core.error_codes.catalogs import METADATA_DAMAGED, METADATA_GONE
 from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.tables import NOT_PARQUET
-from calve.sink_core.errors import TableUnusable
+from calve.sink_core.error_codes.tables import COMMITS_FAIL, NO_SUCH_TABLE, NOT_PARQUET
+from calve.sink_core.errors import EXIT_BAD_INPUT, TableUnusable
+from calve.sink_core.finding import PARTLY
+from calve.sink_core.iceberg.catalog.sql import PlainSqlCatalog
+from calve.sink_core.iceberg.commit import schema_change, swap
 from calve.sink_core.sink.run import RunReport, run_pipeline
 from calve.sink_core.sink.status import status
+from calve.sink_core.sink.verify.proof import verify
+from tests import support
 from tests.codes import raises, says
 from tests.pipelines import COLUMNS, Flow, reached
 from tests.support import TIMEOUT_S, TopicFactory
@@ -106,6 +113,9 @@ def test_all_other_topics_are_read_and_what_it_lacks_comes_once_it_loads(
             shown = status(session)
         assert shown.blockers == (blocker,)
         assert blocker.since_ms is not None
+        with flow.session() as session:
+            proof = verify(session, deep=True)
+        assert (proof.violations, proof.verdict, [*proof.not_verifiable]) == ((), PARTLY, [BAD])
         assert {topic.topic: topic.lag for topic in shown.topics} == {flow.topics[0]: 0, flow.topics[1]: upper - 5}
         # No record of it is published, so that none has to be committed to it.
         assert {at.topic: p.offset for at, p in flow.positions().items() if at.partition == 0} == {
@@ -117,6 +127,7 @@ def test_all_other_topics_are_read_and_what_it_lacks_comes_once_it_loads(
     assert flow.ids(GOOD) == flow.ids(BAD) == list(range(15))
     with flow.session() as session:
         assert not status(session).blockers
+        assert verify(session, deep=True).violations == ()
 
 
 def test_one_that_breaks_between_plan_and_write_is_held_back_in_the_same_run(flow: Flow) -> None:
@@ -244,3 +255,80 @@ def test_a_trim_keeps_what_it_may_lack_and_deletes_the_rest(flow: Flow) -> None:
     flow.produce(range(15, 16), topic=flow.topics[1])
     flow.run()
     assert flow.ids(BAD) == list(range(16))
+
+
+def test_one_that_is_missing_and_not_to_be_created_is_held_back_until_somebody_creates_it(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory
+) -> None:
+    flow = _flow(tmp_path, broker, kafka_topic, auto_create=None)
+    for upper in (5, 10):
+        _produce(flow, range(upper - 5, upper))
+        report = _run(flow)
+        assert flow.ids(GOOD) == list(range(upper))
+        _is_named(flow, report, NO_SUCH_TABLE, f"{upper} records")
+        assert report.failed[BAD].exit_code == EXIT_BAD_INPUT
+    with flow.iceberg() as catalog:
+        catalog.create_table(BAD, flow.load_table(GOOD).schema())
+    assert flow.run().failed == {}
+    assert flow.ids(BAD) == flow.ids(GOOD) == list(range(10))
+    with flow.session() as session:
+        assert not status(session).blockers
+        assert verify(session, deep=True).violations == ()
+
+
+def test_one_whose_schema_can_t_be_changed_is_held_back_until_it_can(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = [table | {"evolve": ["add_column"]} for table in flow.extra["tables"]]
+    flow = flow.but(extra={"tables": tables})
+
+    commit = PlainSqlCatalog.commit_table
+
+    def refuse(self: PlainSqlCatalog, table: Table, *changes: Any) -> CommitTableResponse:
+        if ".".join(table.name()) == BAD:
+            raise PermissionError("403: not allowed to change it")
+        return commit(self, table, *changes)
+
+    monkeypatch.setattr(swap, "ATTEMPTS", 1)
+    monkeypatch.setattr(schema_change, "ATTEMPTS", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(PlainSqlCatalog, "commit_table", refuse)
+        for upper in (10, 15):
+            _produce(flow, range(upper - 5, upper))
+            for topic in flow.topics:
+                support.produce(flow.bootstrap, topic, [b'{"id": %d, "more": 1}' % (upper + 90)])
+            report = _run(flow)
+            assert len(flow.ids(GOOD)) == upper + (upper - 5) // 5
+            _is_named(flow, report, COMMITS_FAIL, f"{(upper - 5) // 5 * 6} records")
+        # Once everything else has come the log alone says what no look at the table tells.
+        _is_named(flow, _run(flow), COMMITS_FAIL, "12 records")
+    assert flow.run().failed == {}
+    assert flow.ids(BAD) == flow.ids(GOOD)
+    assert "more" in flow.load_table(BAD).schema().column_names
+    with flow.session() as session:
+        assert not status(session).blockers
+        assert verify(session, deep=True).violations == ()
+
+
+def test_a_single_table_is_named_too(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> None:
+    flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1)).but(extra={"tables": [{"name": "db.events"}]})
+    flow.produce(range(5))
+    with raises(NO_SUCH_TABLE, "db.events"):
+        flow.run()
+    with flow.iceberg() as catalog:
+        assert not catalog.namespace_exists("calve")
+
+
+def _is_named(flow: Flow, report: RunReport, kind: ErrorCode, *values: object) -> None:
+    """By the run's last line, by its error, and by `status` with since when; nothing but the held topic waits."""
+    assert list(report.failed) == [BAD]
+    says(report.ended, kind, BAD)
+    with raises(kind, BAD) as raised:
+        report.raise_failures()
+    assert (raised.value.alone, raised.value.held) == ((BAD,), (flow.topics[1],))
+    with flow.session() as session:
+        shown = status(session)
+    for [blocker] in (report.blockers, shown.blockers):
+        assert (blocker.where, blocker.since_ms is not None) == (BAD, True)
+        says(blocker.why, kind, flow.topics[1], *values)
+    assert [topic.topic for topic in shown.topics if topic.lag] == [flow.topics[1]]

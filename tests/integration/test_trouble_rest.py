@@ -11,16 +11,18 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.catalogs import CATALOG_AWAY, NO_CATALOG, NO_TAGS
+from calve.sink_core.error_codes.catalogs import CATALOG_AWAY, CATALOG_REFUSES, NO_CATALOG, NO_TAGS
 from calve.sink_core.error_codes.tables import COMMITS_FAIL, OUTCOME_UNSEEN
-from calve.sink_core.errors import ConfigError, TableUnusable, UnknownOutcome, Unreachable
+from calve.sink_core.errors import EXIT_STOPPED, ConfigError, TableUnusable, UnknownOutcome, Unreachable
 from calve.sink_core.iceberg.catalog import rest
 from calve.sink_core.iceberg.commit.swap import ATTEMPTS
+from calve.sink_core.sink.run import run_pipeline
+from calve.sink_core.sink.status import status
 from calve.sink_core.sink.verify.proof import verify
 from tests.codes import raises, says
 from tests.gate import checkered
 from tests.launch import calve
-from tests.pipelines import Flow, reached
+from tests.pipelines import COLUMNS, Flow, reached
 from tests.rest_catalog import Answer, Proxy, RestCatalog, proxied
 from tests.support import TopicFactory
 
@@ -190,6 +192,36 @@ def test_a_catalog_that_goes_away_ends_the_run_and_the_next_one_makes_it_good(
         restful.catalog.stop()
         restful.catalog.start()
     restful.flow.run()
+    restful.proven(*range(20))
+
+
+def test_a_table_that_may_not_be_loaded_holds_back_its_topic_alone(restful: Restful, kafka_topic: TopicFactory) -> None:
+    good, bad, topics = restful.flow.table, f"{restful.flow.name}.bad", (restful.flow.topic, kafka_topic(1))
+    columns = {"auto_create": {"columns": COLUMNS}, "history": "none"}
+    tables = [{"name": name, "topics": [topic], **columns} for name, topic in zip((good, bad), topics, strict=True)]
+    flow = restful.flow.but(topics=topics, tables=(good, bad), extra={"tables": tables})
+    flow.run()
+    forbidden = b'{"error": {"message": "not for you", "type": "ForbiddenException", "code": 403}}'
+    restful.proxy.of_tables["bad"] = Answer(403, forbidden, (("content-type", "application/json"),))
+    for upper in (15, 20):
+        for topic in topics:
+            flow.produce(range(upper - 5, upper), topic=topic)
+        with flow.session() as session:
+            report = run_pipeline(session)
+            [blocker] = status(session).blockers
+            proof = verify(session, deep=True)
+        assert flow.ids(good) == list(range(upper))
+        assert report.failed.keys() == {blocker.where} == proof.not_verifiable.keys() == {bad}
+        assert blocker.since_ms is not None
+        for text in (report.ended, blocker.why, proof.not_verifiable[bad]):
+            says(text, CATALOG_REFUSES, bad, "not for you")
+        assert (proof.violations, proof.proven) == ((), False)
+    done = calve("verify", flow.files / "pipeline.yaml")
+    assert done.returncode == EXIT_STOPPED
+    says(done.stdout, CATALOG_REFUSES, bad)
+    restful.proxy.of_tables.clear()
+    flow.run()
+    assert flow.ids(bad) == list(range(10, 20))
     restful.proven(*range(20))
 
 

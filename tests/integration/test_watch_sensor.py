@@ -18,14 +18,17 @@ from calve.orchestration.dagster.common import watch
 from calve.orchestration.dagster.common.dead import LIMITS_S, Silence
 from calve.orchestration.dagster.common.names import CHECKS, run_tags
 from calve.orchestration.dagster.sensor import Cursor
+from calve.orchestration.dagster.sink import checks
 from calve.orchestration.dagster.sink.names import INGEST
+from calve.orchestration.dagster.sink.watch import SinkWatch
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.control.events import Event, Paused, Resumed
 from calve.sink_core.detached import free_port
+from calve.sink_core.sink.run import run_pipeline
 from tests import support
 from tests.codes import names
 from tests.dagster_runs import run
-from tests.pipelines import Flow, record
+from tests.pipelines import COLUMNS, Flow, record
 from tests.support import TopicFactory
 
 OBJECTIVES = {"objectives": {"lag": 2, "freshness": "1s"}}
@@ -136,6 +139,32 @@ def test_a_run_that_moves_something_leaves_the_objectives_to_the_sensor_and_the_
     flow.produce(range(5, 6))
     judged = [{name for _, name in run(flow, instance, stage).checks} for stage in (INGEST, CHECKS)]
     assert judged[1] - judged[0] == {"lag", "freshness"}
+
+
+def test_a_table_that_is_held_turns_red_alone(
+    tmp_path: Path, broker: Broker, kafka_topic: TopicFactory, instance: DagsterInstance
+) -> None:
+    topics, good, bad = (kafka_topic(1), kafka_topic(1)), "db.good", "db.bad"
+    columns = {"auto_create": {"columns": COLUMNS}}
+    tables = [{"name": n, "topics": [t], **columns} for n, t in zip((good, bad), topics, strict=True)]
+    extra = {"tables": tables, "objectives": {"freshness": "10m"}}
+    flow = Flow.create(tmp_path, broker.bootstrap, *topics, tables=(good, bad), extra=extra)
+    flow.run()
+    Path(flow.load_table(bad).metadata_location.removeprefix("file://")).unlink()
+    for topic in topics:
+        flow.produce(range(1), topic=topic)
+    with flow.session() as session:
+        assert [*run_pipeline(session).failed] == [bad]
+    watched = SinkWatch(flow.pipeline)
+    watched.look()
+    assert watched.through_s().keys() == {good}
+    # The job of the checks goes by times of records, also while one waits for the other table.
+    flow.produce(range(1, 2), topic=topics[0])
+    with flow.session() as session:
+        judged = {
+            each.subject: each.passed for each in checks.look(flow.pipeline, session) if each.check == "freshness"
+        }
+    assert judged == {good: True, bad: False}
 
 
 def test_a_broker_that_is_silent_turns_both_red(

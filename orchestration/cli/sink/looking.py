@@ -147,6 +147,8 @@ def _say_proof(report: VerifyReport) -> None:
             say(f"    batches: {', '.join(violation.batches)}")
     for kind, number in report.left_out.items():
         say(f"{kind}: {number:,} more not shown")
+    for table, why in report.not_verifiable.items():
+        say(f"not verifiable: {table}: {why}", style="red")
     for part in report.not_checked:
         say(f"not checked: {part.subject}: {part.why}", style="yellow")
     for table, batches in ((table, batches) for table, batches in report.uncommitted.items() if batches):

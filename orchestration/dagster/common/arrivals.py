@@ -1,9 +1,10 @@
 """Up to when all that had come has arrived, by what looks at a source saw; and what the objectives are by that.
 
-A look sees the ends of the source's partitions. Once the positions cover them, all that had come until that look is
-published; once a table lacks nothing that was published by then, it is in the table. Ages are counted by the clock of
-whoever looks. No timestamp of a record is asked: under CreateTime it says nothing of when the record came, and the
-valid-through time of a table that gets no records stays where it is. At a look with nothing pending all has arrived.
+A look sees the ends of the source's partitions. Once the positions cover those of the topics that feed a table, all
+that had come for it until that look is published; once it lacks nothing that was published by then, it is in the table.
+Ages are counted by the clock of whoever looks. No timestamp of a record is asked: under CreateTime it says nothing of
+when the record came, and the valid-through time of a table that gets no records stays where it is. At a look with
+nothing pending all has arrived.
 
 The marks are in the code server's memory: the next one knows by the sensor's cursor up to when all had arrived, and
 looks on from there.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from calve.orchestration.dagster.common.trigger import Sight, clock
 from calve.orchestration.dagster.common.verdicts import FRESHNESS, LAG, Verdict, lag
@@ -32,13 +34,39 @@ _MOST = 64
 """Marks that are kept; of more, every other one goes."""
 
 
+class Lacks(NamedTuple):
+    """The first control offset of something published that a subject does not have, None if it has all; and the topics
+    that feed it, None for all.
+    """
+
+    first: int | None
+    topics: frozenset[str] | None = None
+
+
 @dataclass(slots=True)
 class _Mark:
-    """What was there at a look. `published` is a control offset below which all of it is published, once it is."""
+    """What was there at a look. `published` has by topic a control offset below which all of it is published; `pending`
+    are the topics of which some is not.
+    """
 
     seen_s: float
     ends: Offsets
-    published: int | None = None
+    pending: set[str]
+    published: dict[str, int] = field(default_factory=dict[str, int])
+
+    def look(self, ends: Offsets, positions: Offsets, log_end: int) -> None:
+        """Of partitions that are not read any more nothing is missing."""
+        if self.pending:
+            left = {at.topic for at, end in self.ends.items() if at in ends and positions.get(at, 0) < end}
+            self.published.update(dict.fromkeys(self.pending - left, log_end))
+            self.pending &= left
+
+    def arrived(self, at: Lacks) -> bool:
+        """Whether all that was there for a subject then is there now."""
+        if self.pending if at.topics is None else self.pending & at.topics:
+            return False
+        offsets = (offset for topic, offset in self.published.items() if at.topics is None or topic in at.topics)
+        return at.first is None or all(at.first >= offset for offset in offsets)
 
 
 class Arrivals:
@@ -53,34 +81,24 @@ class Arrivals:
         """Without a subject for which no look knows."""
         return dict(self._through_s)
 
-    def look(
-        self, now_s: float, ends: Offsets, positions: Offsets, log_end: int, lacking: Mapping[str, int | None]
-    ) -> None:
-        """Below `log_end` of the control log stands what the positions come from. `lacking` are the subjects, each with
-        the first control offset of something published that it does not have, None if it has all.
-        """
+    def look(self, now_s: float, ends: Offsets, positions: Offsets, log_end: int, lacking: Mapping[str, Lacks]) -> None:
+        """Below `log_end` of the control log stands what the positions come from. `lacking` are the subjects."""
         if self._marks and now_s < self._marks[-1].seen_s:
             # The clock was set back: what was seen by the other one is compared with nothing.
             self._marks, self._through_s = [], {}
         if len(self._marks) > 1 and self._marks[-1].seen_s - self._marks[-2].seen_s < _MARK_EVERY_S:
             self._marks.pop()
-        self._marks.append(_Mark(now_s, dict(ends)))
+        self._marks.append(_Mark(now_s, dict(ends), {at.topic for at in ends}))
         for mark in self._marks:
-            if mark.published is None and _covered(mark.ends, ends, positions):
-                mark.published = log_end
-        for subject, first in lacking.items():
-            has = [m.seen_s for m in self._marks if m.published is not None and (first is None or first >= m.published)]
-            if has:
-                self._through_s[subject] = max(has)
+            mark.look(ends, positions, log_end)
+        for subject, lacks in lacking.items():
+            has = next((mark.seen_s for mark in reversed(self._marks) if mark.arrived(lacks)), None)
+            if has is not None:
+                self._through_s[subject] = has
         oldest_s = min((self._through_s.get(subject, 0.0) for subject in lacking), default=0.0)
         self._marks = [mark for mark in self._marks if mark.seen_s >= oldest_s]
         if len(self._marks) > _MOST:
             del self._marks[1:-1:2]
-
-
-def _covered(ends: Offsets, now: Offsets, positions: Offsets) -> bool:
-    """Whether all below `ends` is published; of partitions that are not read any more nothing is missing."""
-    return all(positions.get(at, 0) >= end for at, end in ends.items() if at in now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Generic, Self, TypeVar
 import dagster as dg
 from confluent_kafka.admin import AdminClient
 
-from calve.orchestration.dagster.common.arrivals import ALL, Arrivals
+from calve.orchestration.dagster.common.arrivals import ALL, Arrivals, Lacks
 from calve.orchestration.dagster.common.topics import pattern_key, topic_key
 from calve.orchestration.dagster.common.trigger import Sight
 from calve.sink_core.config.effective import KafkaSettings, Pipeline
@@ -198,11 +198,9 @@ class LogWatch(ABC, Generic[P, S]):
         """How many tables lack what is published, where the kind has some and its runs commit to them."""
         return 0
 
-    def lacking(self, _state: S) -> Mapping[str, int | None]:
-        """By subject of the check `freshness` the first control offset of what is published and not there; None if
-        nothing is missing.
-        """
-        return {ALL: None}
+    def lacking(self, _state: S) -> Mapping[str, Lacks]:
+        """By subject of the check `freshness` what is published and not there."""
+        return {ALL: Lacks(None)}
 
     @abstractmethod
     def observed(self) -> Topics:

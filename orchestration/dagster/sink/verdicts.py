@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -70,18 +70,17 @@ def health(pipeline: SinkPipeline, report: StatusReport, batches: Iterable[Batch
     return [*judged(CHECKS, seen, lambda check: subjects(check, pipeline))]
 
 
-def freshness(table: TableStatus, waiting: int, most_s: float | None) -> Verdict:
-    """The age of the oldest record that is not in the table. The valid-through time bounds it from above."""
-    missing = waiting or table.uncommitted.batches
-    if not missing:
+def freshness(table: TableStatus, most_s: float | None) -> Verdict:
+    """The age of the oldest record that is not in the table, by what of its own topics was read and committed."""
+    if not (table.lag or table.uncommitted.batches):
         return Verdict(True, "everything there is has arrived", {"age_s": 0.0})
-    if table.behind_s is None:
+    if table.missing_s is None:
         passed = most_s is None
         return Verdict(passed, "records wait, and none has arrived yet", {})
     objective = "" if most_s is None else f", objectives.freshness is {most_s:g} s"
-    text = f"the oldest record that is missing is at most {table.behind_s:,.1f} s old{objective}"
-    passed = most_s is None or table.behind_s <= most_s
-    return Verdict(passed, text, {"age_s": round(table.behind_s, 3)})
+    text = f"the oldest record that is missing is at most {table.missing_s:,.1f} s old{objective}"
+    passed = most_s is None or table.missing_s <= most_s
+    return Verdict(passed, text, {"age_s": round(table.missing_s, 3)})
 
 
 def dead_letter_rate(batches: Sequence[BatchSeen], most: float) -> Verdict:
@@ -134,11 +133,13 @@ def proof(pipeline: SinkPipeline, report: VerifyReport) -> Verdict:
     """The ledger is contiguous and adds up, and log, positions and tables agree with it."""
     of = f" of what was planned since {report.since}" if report.since else ""
     holds = f"every offset{of} was accounted for once" if report.ran else NOT_RUN
-    text = "\n".join(_violations(report)) or holds
+    unseen = [f"{table} is not verifiable: {why}" for table, why in report.not_verifiable.items()]
+    text = "\n".join([*(_violations(report) or [holds]), *unseen])
     details: dict[str, Any] = {
         "violations": [asdict(violation) for violation in report.violations],
         "violations_not_shown": dict(report.left_out),
         "not_checked": [asdict(part) for part in report.not_checked],
+        "not_verifiable": dict(report.not_verifiable),
         "uncommitted": dict(report.uncommitted),
         "since": report.since or "the beginning",
     }
@@ -151,10 +152,11 @@ def not_proven(pipeline: SinkPipeline, why: str) -> Verdict:
     return Verdict(False, why, {}, warning=True, check=PROOF.name, subject=pipeline.ledger_table)
 
 
-def _violations(report: VerifyReport) -> Iterator[str]:
-    for violation in report.violations:
-        ranges = f" ({', '.join(violation.ranges)})" if violation.ranges else ""
-        yield f"{violation.kind}: {violation.subject}: {violation.message}{ranges}"
+def _violations(report: VerifyReport) -> list[str]:
+    return [
+        f"{found.kind}: {found.subject}: {found.message}" + (f" ({', '.join(found.ranges)})" if found.ranges else "")
+        for found in report.violations
+    ]
 
 
 PROOF: Check[Health] = Check(
@@ -186,7 +188,7 @@ CHECKS: tuple[Check[Health], ...] = (
         "each table",
         "Age of the oldest record that is not in the table, against objectives.freshness.",
         "the oldest record that is not in the table may be older than `objectives.freshness`",
-        lambda seen, table: freshness(seen.table(table), seen.report.lag, seen.objectives.freshness),
+        lambda seen, table: freshness(seen.table(table), seen.objectives.freshness),
     ),
     Check(
         "file_sizes",

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from confluent_kafka.admin import AdminClient
 
+from calve.orchestration.dagster.common.arrivals import Lacks
 from calve.orchestration.dagster.common.watch import LogWatch
-from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
 from calve.sink_core.config.topics import Topics
 from calve.sink_core.control import checks
 from calve.sink_core.finding import Finding
@@ -36,11 +37,20 @@ class SinkWatch(LogWatch[SinkPipeline, CommitState]):
 
     def behind(self, state: CommitState) -> int:
         lacking = state.tables_with_news() if self._pipeline.config.commit.every == "batch" else ()
-        again = [t.name for t in self._pipeline.tables if t.history == "replay" and t.explicit]
-        return len({*lacking, *(name for name in again if state.unfed_batches(name) > 0)})
+        return len({*lacking, *(t.name for t in self._pipeline.tables if _to_be_made_up(t, state))})
 
-    def lacking(self, state: CommitState) -> Mapping[str, int | None]:
-        return {table.name: state.lacks_from(table.name) for table in self._pipeline.tables}
+    def lacking(self, state: CommitState) -> Mapping[str, Lacks]:
+        """A table whose history is still to be read lacks any of it."""
+
+        def first(table: TableSettings) -> int | None:
+            return 0 if _to_be_made_up(table, state) else state.lacks_from(table.name)
+
+        return {table.name: Lacks(first(table), table.rule.topics) for table in self._pipeline.tables}
 
     def observed(self) -> Topics:
         return self._pipeline.config.source
+
+
+def _to_be_made_up(table: TableSettings, state: CommitState) -> bool:
+    """Whether batches went without a table that gets them by range jobs."""
+    return table.explicit and table.history == "replay" and state.unfed_batches(table.name) > 0

@@ -34,6 +34,7 @@ from calve.sink_core.sink.dead_letters.events import Tried, events
 from calve.sink_core.sink.dead_letters.look import DeadLetterPlan, plan_letters
 from calve.sink_core.sink.dead_letters.task import DeadLetterResult, Set, try_letters
 from calve.sink_core.sink.loop.announcing import announce
+from calve.sink_core.sink.loop.coordinator import raise_first
 from calve.sink_core.sink.loop.fitting import Tables, give, write_with_evolution
 from calve.sink_core.sink.loop.job import Publication, carry_out, commit_published
 from calve.sink_core.sink.loop.session import Session
@@ -155,7 +156,7 @@ class DeadLetterJobs:
             return results
 
         def change(wanted: Mapping[str, Schema]) -> Tables:
-            give(session, wanted, self._progress)
+            raise_first({name: error for name, error in give(session, wanted, self._progress) if error})
             return {**self._load(plan.tables), self._name: plan.letters}
 
         tables, results = write_with_evolution({**plan.tables, self._name: plan.letters}, write, change)

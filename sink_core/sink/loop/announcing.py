@@ -39,25 +39,26 @@ def announce(session: Session, batch_id: str, predecessor: str, chain: Chain) ->
     """Say that a batch planned on `predecessor` begins, before its first file exists.
 
     Raises Unreachable where the broker's clock is far ahead of this host's and a table is to get the instant: nobody
-    could commit it before that time has come.
+    could commit it before that time has come. Where this host's is far ahead and a table gets row changes too: Hudi
+    gives them instants by it, and nobody could bring in others before that time has come.
     """
-    log = session.log
+    log, pipeline = session.log, session.pipeline
     started = log.append(
         StartCommit(
             pipeline_id=session.pipeline_id,
             batch_id=batch_id,
             predecessor=predecessor,
             file_prefix=f"calve-{batch_id}",
-            config_fingerprint=session.pipeline.config_fingerprint,
+            config_fingerprint=pipeline.config_fingerprint,
         )
     )
     now_ms = time.time_ns() // 1_000_000
-    ahead_s = (started.broker_time_ms - now_ms) / 1000
-    if ahead_s > MOST_AHEAD_S and session.pipeline.has_timelines:
+    apart_s = (started.broker_time_ms - now_ms) / 1000 if started.broker_time_ms >= 0 else 0.0
+    if (apart_s > MOST_AHEAD_S and pipeline.has_timelines) or (apart_s < -MOST_AHEAD_S and pipeline.changes_timelines):
         log.append(BatchAbandoned(pipeline_id=session.pipeline_id, batch_id=batch_id))
         raise Unreachable(
-            f"the broker's clock is {ahead_s:,.0f} s ahead of this machine's; at most {MOST_AHEAD_S} s may be for Hudi "
-            "tables",
+            f"the broker's clock is {abs(apart_s):,.0f} s {'ahead of' if apart_s > 0 else 'behind'} this machine's; at "
+            f"most {MOST_AHEAD_S} s may be for Hudi tables",
             hint="set the clocks of both machines by NTP; the next run goes on once they agree",
             code=CLOCKS_APART,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from calve.sink_core.counts import PartitionCounts
+from calve.sink_core.errors import CalveError
 from calve.sink_core.kafka.source import Silent
 from calve.sink_core.offsets import NOWHERE, Offsets, TopicPartition, offsets_to_dense
 from calve.sink_core.tables.batch import TableOutput, WrittenBatch
@@ -14,7 +15,7 @@ from calve.sink_core.tables.log.state import UNREAD
 LOG_APPEND_TIME = 2
 """`Message.timestamp()` type of a topic whose timestamps the broker sets."""
 
-REASON = 1000
+_REASON = 1000
 """Characters of why something stays behind, before the code: the log keeps them."""
 
 COUNTED = ("records", "gaps", "tombstones", "filtered", "dead_lettered", "value_bytes", "lost", "unrouted")
@@ -87,7 +88,7 @@ def data_complete(
         ledger_manifest=ledger,
         dropped=batch.dropped,
         written_by=batch.written_by.to_map() if batch.written_by is not None else {},
-        silent={name: f"{error.message[:REASON]} [{error.code}]" for name, error in names.items()},
+        silent={name: reason_of(error) for name, error in names.items()},
         instant_ms=plan.instant_ms,
     )
 
@@ -108,6 +109,11 @@ def totals(batch: WrittenBatch) -> dict[str, int]:
     """The batch's sums, over all partitions."""
     sums = {name: sum(int(getattr(c, name)) for c in batch.counts) for name in COUNTED}
     return {**sums, "offsets": batch.plan.offsets, "files": sum(o.files for o in batch.tables)}
+
+
+def reason_of(error: CalveError) -> str:
+    """Why something stays behind, as events have it."""
+    return f"{error.message[:_REASON]} [{error.code}]"
 
 
 def _by_topic(batch: WrittenBatch, name: str) -> dict[str, int]:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from calve.sink_core.control.log import ControlLog
 from calve.sink_core.errors import CalveError, FindingError
 from calve.sink_core.failpoints import reach
-from calve.sink_core.sink.loop.complete import REASON
+from calve.sink_core.sink.loop.complete import reason_of
 from calve.sink_core.tables.commit import TableCommit
 from calve.sink_core.tables.log.events import CommitComplete, CommitToTable
 from calve.sink_core.tables.log.state import CommitState
@@ -113,6 +113,7 @@ class Coordinator:
                 through_offset=min([limit, *behind]),
                 tables_behind=tuple(sorted(report.failed)),
                 valid_through_ms=report.valid_through_ms,
-                reasons={table: f"{error.message[:REASON]} [{error.code}]" for table, error in report.failed.items()},
+                reasons={table: reason_of(error) for table, error in report.failed.items()},
+                held=state.held,
             )
         )

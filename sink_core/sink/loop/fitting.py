@@ -5,12 +5,13 @@ What the first try wrote is nobody's, and left to orphan cleanup: the names of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from pyiceberg.schema import Schema
 
 from calve.sink_core.control.rounds import OnProgress, Progress
+from calve.sink_core.errors import CalveError
 from calve.sink_core.records.columns.evolution import merged_by_table
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.tables.format.lake import LoadedTable
@@ -30,16 +31,23 @@ class Wants(Protocol):
     def wanted(self) -> Mapping[str, Schema]: ...
 
 
-def give(session: Session, wanted: Mapping[str, Schema], on_progress: OnProgress, *, new: Collection[str] = ()) -> None:
-    """Give tables what is wanted of them, as far as their `evolve` allows, and create the `new` ones, which records
-    name. Raises as `change_schema` and `Session.create_named` do.
+def give(
+    session: Session, wanted: Mapping[str, Schema], on_progress: OnProgress, *, new: Collection[str] = ()
+) -> Iterator[tuple[str, CalveError | None]]:
+    """What became of giving each table what is wanted of it, as far as its `evolve` allows; the `new` ones, which
+    records name, are created before. Raises as `Session.create_named` does.
     """
     for name in session.create_named({name: wanted[name] for name in sorted(new)}):
         on_progress(Progress("write", f"{name}: created"))
     for table in session.pipeline.tables:
         if table.name in wanted and table.name not in new:
-            changes = session.lake_of(table.name).change_schema(table.name, wanted[table.name], table.evolve)
-            on_progress(Progress("write", f"{table.name}: {', '.join(changes) or 'changed by others'}"))
+            try:
+                changes = session.lake_of(table.name).change_schema(table.name, wanted[table.name], table.evolve)
+            except CalveError as error:
+                yield table.name, error
+            else:
+                on_progress(Progress("write", f"{table.name}: {', '.join(changes) or 'changed by others'}"))
+                yield table.name, None
 
 
 R = TypeVar("R", bound=Wants)

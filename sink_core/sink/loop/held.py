@@ -1,4 +1,4 @@
-"""Tables that can't be loaded, or not be written: the topics that feed them are held back, and all others go on.
+"""Tables that can't be loaded, created, changed or written: the topics that feed them are held back, no others.
 
 A record goes to all of its tables or to none, and none is decoded for a table whose schema nobody knows. So nothing of
 such a topic is read until the table is well again, or somebody takes it out of the file: nothing is lost, and nothing
@@ -8,8 +8,11 @@ out of batches, and gets them as a table does that was added.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import copy
+from dataclasses import replace
 from typing import TypeVar
 
 from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
@@ -19,8 +22,10 @@ from calve.sink_core.errors import CalveError, FindingError
 from calve.sink_core.iceberg.commit.other_pipelines import Coverage
 from calve.sink_core.kafka.pending import first_timestamps
 from calve.sink_core.offsets import Offsets
+from calve.sink_core.sink.loop.complete import reason_of
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.tables.format.lake import LoadedTable
+from calve.sink_core.tables.log.events import CommitComplete
 from calve.sink_core.timing import Deadline
 
 AGAIN_AFTER_S = 60.0
@@ -40,6 +45,8 @@ class Held:
         self._session = session
         self._failed: dict[str, CalveError] = {}
         self._again = Deadline.after(0.0)
+        self.news = False
+        """Whether a table has failed since this was set to False."""
 
     @property
     def failed(self) -> Mapping[str, CalveError]:
@@ -78,17 +85,49 @@ class Held:
                 # Without its frames, which hold clients.
                 self._failed[name] = copy(outcome)
                 self._again = Deadline.after(AGAIN_AFTER_S)
+                self.news = True
+
+    def sort_out(self, outcomes: Iterable[tuple[str, CalveError | None]]) -> None:
+        """As `sorted_out`, of what leaves nothing but failures."""
+        for _ in self.sorted_out(outcomes):
+            pass
 
     def check(self) -> None:
         """Raise the first failure if no topic is left to read."""
         if self._failed and self.topics.issuperset(self._session.pipeline.topics):
+            with suppress(CalveError):
+                self.say()
             raise next(iter(self._failed.values()))
+
+    def create(self, names: Collection[str]) -> None:
+        """Create tables that are missing, the pipeline's own behind those that it is for."""
+        for own in (False, True):
+            self.sort_out(self._session.each_created([n for n in self.others(names) if (n in self._settings) != own]))
+            self.check()
+
+    def say(self) -> None:
+        """Leave in the log which tables batches go without, if it says otherwise: `status` knows only what it can see
+        of a table itself.
+        """
+        log = self._session.log
+        state, held = log.state, {name: reason_of(error) for name, error in self._failed.items()}
+        if held != state.held and log.whole:
+            log.append(
+                CommitComplete(
+                    pipeline_id=self._session.pipeline_id,
+                    commit_id=str(uuid.uuid4()),
+                    through_offset=state.committed_through,
+                    tables_behind=tuple(sorted(state.reasons)),
+                    valid_through_ms=state.valid_through_ms(state.committed_through),
+                    reasons=state.reasons,
+                    held=held,
+                )
+            )
 
     def look(self, first_coverage: Callable[[], Coverage]) -> None:
         """Look at all tables, those first that nothing goes without. `first_coverage` as in `TableCommitter`."""
         names = sorted(self._session.pipeline.table_names, key=lambda name: name in self._settings)
-        for _ in self.sorted_out((name, self._outcome(name, first_coverage)) for name in names):
-            pass
+        self.sort_out((name, self._outcome(name, first_coverage)) for name in names)
         self.check()
 
     def look_again(self, first_coverage: Callable[[], Coverage]) -> None:
@@ -130,8 +169,8 @@ def topics_held(pipeline: SinkPipeline, tables: Collection[str]) -> dict[str, tu
     return {table.name: held(table) for table in pipeline.tables if table.name in tables}
 
 
-def held_back(session: Session, failed: Mapping[str, CalveError], waiting: Offsets) -> Iterator[Blocker]:
-    """The tables that could not be loaded, each with its pending records and since when: the oldest of these, or what
+def held_back(session: Session, failed: Mapping[str, Blocker], waiting: Offsets) -> Iterator[Blocker]:
+    """The tables that batches go without, each with its pending records and since when: the oldest of these, or what
     was published and is not in it. `waiting` are the lags.
     """
     topics = topics_held(session.pipeline, failed)
@@ -139,14 +178,13 @@ def held_back(session: Session, failed: Mapping[str, CalveError], waiting: Offse
     held = {at: lag for at, lag in waiting.items() if lag and any(at.topic in names for names in topics.values())}
     begins = {at: positions.get(at, 0) for at in held}
     times = first_timestamps(session.pipeline.kafka.properties, begins, timeout_s=READ_S)
-    for name, error in failed.items():
+    for name, why in failed.items():
         mine = topics.get(name, ())
         known = [*(ms for at, ms in times.items() if at.topic in mine), session.log.state.behind_since_ms(name)]
         since_ms = min((ms for ms in known if ms is not None), default=None)
         records = sum(lag for at, lag in held.items() if at.topic in mine)
         waits = f"; {records:,} records of {', '.join(mine)} wait for it" if records else ""
-        why = Blocker.of(name, error)
-        yield Blocker(name, f"{why.why}{waits}", why.hint, since_ms)
+        yield replace(why, why=f"{why.why}{waits}", since_ms=since_ms)
 
 
 def _makes_up(table: TableSettings) -> bool:

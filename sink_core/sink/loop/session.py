@@ -188,22 +188,32 @@ class Session(ControlPlane[SinkPipeline, CommitState]):
         return {topic: list[bytes]() for topic in wanted} | self.sample_waiting(whole)
 
     def create_missing(self, names: Collection[str] = ()) -> None:
-        """Create tables of the pipeline that are missing, or those of `names`; their columns are those of the topics
-        that each is fed from. Raises as `ensure_tables` does.
+        """Create tables of the pipeline that are missing, or those of `names`. Raises what stands against the first."""
+        for _, error in self.each_created(names or self.pipeline.table_names):
+            if error is not None:
+                raise error
+
+    def each_created(self, names: Collection[str]) -> Iterator[tuple[str, CalveError | None]]:
+        """What became of creating each table where it is missing, as `create` of a `Lake`; its columns are those of the
+        topics that it is fed from.
         """
         by_topics = defaultdict[frozenset[str] | None, list[str]](list)
         settings = {table.name: table for table in self.pipeline.tables}
-        for name in self.pipeline.table_names:
-            if not names or name in names:
-                by_topics[settings[name].rule.topics if name in settings else None].append(name)
+        for name in names:
+            by_topics[settings[name].rule.topics if name in settings else None].append(name)
         for topics, wanted in by_topics.items():
             sample = partial(self.sample_values, topics)
-            own = [name for name in wanted if self.pipeline.format_of(name) == ICEBERG]
-            if own:
-                ensure_tables(self.catalog, self.pipeline, sample, names=own, topics=topics)
             shown = columns_shown(self.pipeline, sample, topics)
-            for name in (name for name in wanted if name not in own):
-                self.lake_of(name).create(settings[name], shown)
+            for name in wanted:
+                try:
+                    if name in settings:
+                        self.lake_of(name).create(settings[name], shown)
+                    else:
+                        ensure_tables(self.catalog, self.pipeline, sample, names=[name])
+                except CalveError as error:
+                    yield name, error
+                else:
+                    yield name, None
 
     def create_named(self, wanted: Mapping[str, Schema]) -> Iterator[str]:
         """Create the tables that records name, with these columns if `auto_create` names none, and know them from then

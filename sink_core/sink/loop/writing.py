@@ -61,7 +61,8 @@ def write_batch(
     tables, results = write_with_evolution(tables, write, change)
     reach("write.after-files")
     named = [table.name for table in pipeline.tables if table.explicit and table.name not in left_out]
-    counts = merge_counts(plan, [count for result in results for count in result.counts], named)
+    absent = [name for name in named if name not in tables]
+    counts = merge_counts(plan, [count for result in results for count in result.counts], named, absent)
     _check_share(pipeline, counts, [result.first_bad for result in results if result.first_bad])
     files = {name: [file for result in results for file in result.files.get(name, ())] for name in tables}
     files[pipeline.ledger_table] += write_ledger(plan, counts, iceberg(tables[pipeline.ledger_table]))
@@ -80,10 +81,10 @@ def write_batch(
 
 
 def merge_counts(
-    plan: BatchPlan, slices: Iterable[PartitionCounts], tables: Sequence[str]
+    plan: BatchPlan, slices: Iterable[PartitionCounts], tables: Sequence[str], absent: Sequence[str] = ()
 ) -> tuple[PartitionCounts, ...]:
     """Counts of slices added up by partition, in the plan's order, for each partition whose position moves; all of them
-    name `tables`.
+    name `tables`. Those that are `absent`, to which no task wrote, have left out all that there was.
     """
     merged = {
         part.at: PartitionCounts(part.topic, part.partition, part.start, part.end, written=dict.fromkeys(tables, 0))
@@ -98,6 +99,8 @@ def merge_counts(
         total.timestamp_type = max(total.timestamp_type, piece.timestamp_type)
         for mine, its in ((total.written, piece.written), (total.left_out, piece.left_out)):
             mine.update({name: mine.get(name, 0) + number for name, number in its.items()})
+    for total in merged.values():
+        total.left_out |= dict.fromkeys(absent, total.storable) if total.storable else {}
     return tuple(merged.values())
 
 

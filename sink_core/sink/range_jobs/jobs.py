@@ -39,6 +39,7 @@ from calve.sink_core.offset_sets import ranges_of
 from calve.sink_core.offsets import OffsetRange, Position
 from calve.sink_core.sink.ledger.rows import LedgerRow
 from calve.sink_core.sink.loop.announcing import announce
+from calve.sink_core.sink.loop.coordinator import raise_first
 from calve.sink_core.sink.loop.fitting import Tables, give, write_with_evolution
 from calve.sink_core.sink.loop.job import Publication, carry_out, commit_published
 from calve.sink_core.sink.loop.session import Session
@@ -350,7 +351,7 @@ class RangeJobs:
             return engine.write(spec, tasks_of(plan.ranges, engine.parallelism(plan.offsets)))
 
         def change(wanted: Mapping[str, Schema]) -> Tables:
-            give(session, wanted, self._progress)
+            raise_first({name: error for name, error in give(session, wanted, self._progress) if error})
             return {plan.table: self._load(plan.table), **letters}
 
         tables, results = write_with_evolution({plan.table: loaded, **letters}, write, change)

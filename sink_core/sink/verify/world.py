@@ -12,7 +12,7 @@ from calve.sink_core.control import checks
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.log import PARTITION, READ_TIMEOUT_S, Trimmed, is_out_of_range
 from calve.sink_core.error_codes.kafka import NO_ANSWER
-from calve.sink_core.errors import ConfigError, FindingError, Unreachable
+from calve.sink_core.errors import CalveError, ConfigError, FindingError, Unreachable
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
@@ -44,15 +44,26 @@ class World:
 
 
 def look(session: Session, evidence: Evidence) -> World:
-    """Load everything; a finding of the pipeline or of a table becomes a violation."""
+    """Load everything; a finding of the pipeline or of a table becomes a violation, and a table that can't be loaded is
+    left out. Raises what stands against the ledger.
+    """
     ran = session.read_only()
     if not ran:
         evidence.skipped(session.log.topic, "there is no control topic: the pipeline has never run here")
     tables = dict[str, Proven]()
-    for name in table_names(session):
+    ledger = session.pipeline.ledger_table
+    # Without the ledger, which has the same catalog as most, nothing is proven.
+    for name in sorted(table_names(session), key=lambda name: name != ledger):
         evidence.progress(f"loading {name}")
-        if (loaded := _load(session, name, evidence, ran=ran)) is not None:
-            tables[name] = loaded
+        try:
+            loaded = _load(session, name, evidence, ran=ran)
+        except CalveError as error:
+            if name == ledger:
+                raise
+            evidence.not_verifiable(name, error)
+        else:
+            if loaded is not None:
+                tables[name] = loaded
     history = History(session.log.topic)
     if ran:
         _check_positions(session, evidence)

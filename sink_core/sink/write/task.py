@@ -189,8 +189,7 @@ class _Work:
         """
         ruled = {t.name for t in self._spec.tables if t.may_leave_out}
         for part in self._counts if ruled else ():
-            storable = part.records - part.tombstones - part.filtered - part.dead_lettered
-            left = {name: storable - rows for name, rows in part.written.items() if name in ruled}
+            left = {name: part.storable - rows for name, rows in part.written.items() if name in ruled}
             part.left_out = {name: number for name, number in left.items() if number}
 
     def _origins(self, messages: Messages, places: Int64s, keys: pa.Array) -> pa.Array:

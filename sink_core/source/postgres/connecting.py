@@ -20,6 +20,7 @@ from calve.sink_core.error_codes.source import (
     DATABASE_NOT_NOW,
     DATABASE_REFUSED,
     DATABASE_RIGHTS,
+    NO_ADDRESS,
     NO_DATABASE,
     NO_DRIVER,
     SLOT_IN_USE,
@@ -81,7 +82,7 @@ def keywords(url: str) -> dict[str, Any]:
         raise ConfigError(
             f"database.url: {without_user_info(encoded(url))} is no address of PostgreSQL",
             hint="write postgresql://user:${ENV:PASSWORD}@host:5432/shop",
-            code=NO_DATABASE,
+            code=NO_ADDRESS,
         ) from None
     if several:
         parsed = parsed.update_query_dict({"host": several})

@@ -30,6 +30,7 @@ from calve.sink_core.error_codes.source import (
     DATABASE_NOT_NOW,
     DATABASE_REFUSED,
     DATABASE_RIGHTS,
+    NO_ADDRESS,
     NO_DATABASE,
     NO_DRIVER,
     NO_TABLE_TO_ASK,
@@ -169,7 +170,7 @@ def _engine(url: str, shown: str) -> sa.Engine:
     except (ArgumentError, NoSuchModuleError, ValueError):
         message = f"database.url: {shown} is no address that SQLAlchemy takes"
         hint = "write postgresql://user:${ENV:PASSWORD}@host:5432/shop, or another database's"
-        raise ConfigError(message, hint=hint, code=NO_DATABASE) from None
+        raise ConfigError(message, hint=hint, code=NO_ADDRESS) from None
     if prepare := _PREPARE.get(engine.dialect.name):
         # Before SQLAlchemy asks by it what server that is.
         event.listen(engine, "connect", lambda connection, _record: prepare(connection), insert=True)

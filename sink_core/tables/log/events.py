@@ -137,7 +137,7 @@ class CommitToTable(Event):
 class CommitComplete(Event):
     """A coordinator went through all tables; every event below `through_offset` is in its table.
 
-    `reasons` say by table why those of `tables_behind` are.
+    `reasons` say by table why those of `tables_behind` are, `held` why batches go without tables, by the last run.
     """
 
     event_type: ClassVar[str] = "COMMIT_COMPLETE"
@@ -146,6 +146,7 @@ class CommitComplete(Event):
     tables_behind: tuple[str, ...]
     valid_through_ms: int | None
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    held: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -137,6 +137,7 @@ COMMIT_COMPLETE: Fields = [
     {"name": "tables_behind", "type": _STRING_LIST},
     {"name": "valid_through_ms", "type": ["null", "long"]},
     {"name": "reasons", "type": STRING_MAP, "default": {}},
+    {"name": "held", "type": STRING_MAP, "default": {}},
 ]
 CHECKPOINT: Fields = [
     *schemas.CHECKPOINT,

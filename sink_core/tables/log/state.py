@@ -49,7 +49,8 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
     table the batches that named it, rows or not; `range_jobs` are all that were published, by id and table, oldest
     first.
 
-    `reasons` say by table why it could not be committed to, by the last that went through all tables.
+    `reasons` say by table why it could not be committed to, by the last that went through all tables, `held` why
+    batches go without it, by the last run.
 
     `silent_ms` says of topics and partitions, by name, since which batch they gave no answer, by what is in the log.
 
@@ -64,6 +65,7 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
     reported: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     committed_through: int = 0
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    held: Mapping[str, str] = field(default_factory=dict[str, str])
     silent_ms: Mapping[str, int] = field(default_factory=dict[str, int])
     published: int = 0
     begins: Offsets = field(default_factory=dict[TopicPartition, int])
@@ -117,7 +119,7 @@ class CommitState(LogState[DataComplete, TableCheckpoint]):
     def complete_round(self, _offset: int, event: CommitComplete) -> None:
         """For people; nothing that is committed rests on it."""
         self.committed_through = max(self.committed_through, event.through_offset)
-        self.reasons = event.reasons
+        self.reasons, self.held = event.reasons, event.held
 
     def take_part(self, _offset: int, event: CheckpointPart) -> None:
         self._parts.setdefault(event.checkpoint_id, []).append(event)

@@ -10,7 +10,14 @@ import pytest
 
 from calve.sink_core.config.units import HOUR
 from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.source import NO_DATABASE, NO_DRIVER, NO_TABLE_TO_ASK, OTHER_WAY, WAY_DOES_NOT_FIT
+from calve.sink_core.error_codes.source import (
+    NO_ADDRESS,
+    NO_DATABASE,
+    NO_DRIVER,
+    NO_TABLE_TO_ASK,
+    OTHER_WAY,
+    WAY_DOES_NOT_FIT,
+)
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.source.base import Limits, Rows
 from calve.sink_core.source.flat_map import FlatMap
@@ -246,7 +253,7 @@ def test_a_way_that_can_miss_rows_says_when(table: dict[str, str], way: str, url
 def test_the_fingerprint_has_no_user_and_no_password(url: str) -> None:
     with Asking(url, BY_TIME) as asking:
         assert asking.source.fingerprint == url
-    with raises(NO_DATABASE, of=ConfigError) as raised:
+    with raises(NO_ADDRESS, of=ConfigError) as raised:
         Asking("mydb://joe:hush@host/shop", BY_TIME)
     assert "hush" not in str(raised.value)
 

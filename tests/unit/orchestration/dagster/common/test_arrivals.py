@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calve.orchestration.dagster.common.arrivals import ALL, BLIND_S, Arrivals, Memory
+from calve.orchestration.dagster.common.arrivals import ALL, BLIND_S, Arrivals, Lacks, Memory
 from calve.orchestration.dagster.common.trigger import Sight
 from calve.orchestration.dagster.common.verdicts import FRESHNESS, LAG
 from calve.sink_core.config.common import Objectives
@@ -37,7 +37,7 @@ class World:
         """Seconds since which something may be missing; of a table that no look knows of, all of them."""
         self.now_s += TICK_S
         at = lambda pair: dict(zip((FIRST, SECOND), pair, strict=True))  # noqa: E731
-        self.arrivals.look(self.now_s, at(ends), at(positions), log_end, {"db.t": lacks})
+        self.arrivals.look(self.now_s, at(ends), at(positions), log_end, {"db.t": Lacks(lacks)})
         return self.now_s - self.arrivals.through_s.get("db.t", 0.0)
 
 
@@ -107,10 +107,20 @@ def test_it_never_says_that_something_has_arrived_which_has_not(steps: list[tupl
         if commits:
             committed, lacks = [*read], None
         arrivals.look(
-            now_s, {FIRST: ends[0], SECOND: ends[1]}, {FIRST: read[0], SECOND: read[1]}, log_end, {"db.t": lacks}
+            now_s, {FIRST: ends[0], SECOND: ends[1]}, {FIRST: read[0], SECOND: read[1]}, log_end, {"db.t": Lacks(lacks)}
         )
         missing = [at_s for times, at in zip(came, committed, strict=True) for at_s in times[at:]]
         assert arrivals.through_s.get("db.t", 0.0) <= min(missing, default=now_s)
+
+
+def test_a_topic_that_is_not_read_is_missing_from_the_tables_that_it_feeds_alone() -> None:
+    arrivals, held = Arrivals(), TopicPartition("held", 0)
+    feeds = {"db.good": frozenset({"t"}), "db.bad": frozenset({"held"}), "db.both": None, "db.behind": frozenset({"t"})}
+    for i in range(10):
+        lacking = {name: Lacks(5 if name == "db.behind" else None, topics) for name, topics in feeds.items()}
+        arrivals.look(NOW + i * TICK_S, {FIRST: i, held: i}, {FIRST: i, held: 0}, 2 * i, lacking)
+    ages = {name: NOW + 9 * TICK_S - through_s for name, through_s in arrivals.through_s.items()}
+    assert ages == {"db.good": 0.0, "db.bad": 9 * TICK_S, "db.both": 9 * TICK_S, "db.behind": 7 * TICK_S}
 
 
 def test_a_clock_that_was_ahead_for_a_while_silences_nobody() -> None:

@@ -50,8 +50,10 @@ def partition(number: int, position: int | None, log_start: int, end: int) -> Pa
     return PartitionStatus("flights", number, position, log_start, end, max(0, end - following), following - log_start)
 
 
-def table(name: str = TABLE, *, batches: int = 0, behind_s: float | None = None, **more: Any) -> TableStatus:
-    return TableStatus(name, exists=True, uncommitted=Uncommitted(batches, 7 * batches, 1.0), behind_s=behind_s, **more)
+def table(name: str = TABLE, *, batches: int = 0, missing_s: float | None = None, **more: Any) -> TableStatus:
+    return TableStatus(
+        name, exists=True, uncommitted=Uncommitted(batches, 7 * batches, 1.0), missing_s=missing_s, **more
+    )
 
 
 def report(*partitions: PartitionStatus, tables: tuple[TableStatus, ...] = (), lag: int | None = None) -> StatusReport:
@@ -96,7 +98,7 @@ def test_lag(lag: int, most: int | None, said: str, named: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("waiting", "batches", "behind_s", "most_s", "said", "named", "numbers"),
+    ("waiting", "batches", "missing_s", "most_s", "said", "named", "numbers"),
     [
         (0, 0, 9_999.0, 60, "passing", [], {"age_s": 0.0}),
         (0, 0, None, 60, "passing", [], {"age_s": 0.0}),
@@ -134,13 +136,13 @@ def test_lag(lag: int, most: int | None, said: str, named: list[str]) -> None:
 def test_freshness(
     waiting: int,
     batches: int,
-    behind_s: float | None,
+    missing_s: float | None,
     most_s: float | None,
     said: str,
     named: list[str],
     numbers: Mapping[str, float],
 ) -> None:
-    verdict = verdicts.freshness(table(batches=batches, behind_s=behind_s), waiting, most_s)
+    verdict = verdicts.freshness(table(batches=batches, missing_s=missing_s, lag=waiting), most_s)
     assert (severity(verdict), verdict.numbers) == (said, numbers)
     assert verdict.text
     names(verdict.text, *named)
@@ -281,7 +283,10 @@ def test_a_proof_that_fails_names_each_violation_with_its_ranges(pipeline: SinkP
 
 def test_all_verdicts_are_those_that_dagster_knows_and_follow_the_objectives(pipeline: SinkPipeline) -> None:
     dropped = {"gate": 1, "note": 2_000}
-    tables = (table(behind_s=61.0), table("air.more", behind_s=59.0, files=60, bytes=60, dropped=dropped))
+    tables = (
+        table(lag=1, missing_s=61.0),
+        table("air.more", lag=1, missing_s=59.0, files=60, bytes=60, dropped=dropped),
+    )
     stale = report(partition(0, 5, 0, 16), tables=tables)
     found = [*verdicts.health(pipeline, stale, [batch(records=10, dead_lettered=1)]), verdicts.proof(pipeline, proof())]
     known = {spec.key for spec in checks.specs(pipeline)}
@@ -304,13 +309,13 @@ def test_fields_without_a_column_are_named_with_what_to_do() -> None:
 
 
 def test_without_objectives_only_dead_letters_have_one(tmp_path: Path) -> None:
-    tables = (table(behind_s=10.0**6), table("air.more", behind_s=None))
+    tables = (table(lag=1, missing_s=10.0**6), table("air.more", lag=1))
     found = verdicts.health(written(tmp_path), report(partition(0, 50, 50, 10**6), tables=tables), [])
     assert [verdict.check for verdict in found if not verdict.passed] == ["retention"]
 
 
 def test_warnings_and_failures_differ_in_severity(pipeline: SinkPipeline) -> None:
-    tables = (table(behind_s=61.0, files=60, bytes=60), table("air.more"))
+    tables = (table(lag=1, missing_s=61.0, files=60, bytes=60), table("air.more"))
     found = verdicts.health(pipeline, report(partition(0, 5, 0, 16), tables=tables), [])
     everything = told(found, partial(checks.asset_key, pipeline))
     by_key = {(e.asset_key.to_user_string(), e.check_name): e for e in everything}
