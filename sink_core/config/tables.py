@@ -168,7 +168,7 @@ class Where(Model):
     missing, null or anything else has none and never matches."""
 
     matches: Regex
-    """A regular expression for the field's whole value."""
+    """A regular expression of RE2 for the field's whole value."""
 
 
 class NameFrom(Model):
@@ -178,7 +178,7 @@ class NameFrom(Model):
     """As in `where`."""
 
     allow: Regex
-    """A regular expression for the field's whole value: others name no table."""
+    """A regular expression of RE2 for the field's whole value: others name no table."""
 
     max_tables: int = Field(default=1000, ge=1)
     """The pipeline stops rather than create more tables than this."""
