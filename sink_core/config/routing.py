@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from typing import Protocol, cast
 
 import re2
 
@@ -171,6 +171,6 @@ def compiled(pattern: str) -> Pattern:
     options = re2.Options()
     options.log_errors = False
     try:
-        return re2.compile(pattern, options)
+        return cast(Pattern, re2.compile(pattern, options))
     except re2.error as error:
         raise ValueError(error.args[0].decode()) from None
