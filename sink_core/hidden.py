@@ -22,6 +22,8 @@ _LEAST, _ANYWHERE = 3, 8
 """Shorter ones would take half of the words out of every message, and are none. One of `_ANYWHERE` characters that is
 more than letters is hidden within words too."""
 
+_QUOTED = 3
+
 _kept: dict[str, re.Pattern[str] | None] = {}
 """Forms of secrets, and how to find one that only counts as a word of its own."""
 
@@ -110,10 +112,20 @@ def _hushed(error: BaseException, known: dict[int, BaseException]) -> BaseExcept
 def _forms(value: str) -> Iterator[str]:
     for text in {value, value.strip(), *value.splitlines()}:
         raw = text.encode(errors="surrogateescape")
-        yield from (text, repr(text)[1:-1], json.dumps(text)[1:-1], repr(raw)[2:-1])
+        yield from (*_quoted(text), repr(raw)[2:-1])
         yield from (quote(raw, safe=""), quote(raw), quote_plus(raw))
         for packed in (b64encode(raw), urlsafe_b64encode(raw)):
             yield packed.decode().rstrip("=")
+
+
+def _quoted(text: str) -> set[str]:
+    """`text` as it is within quotes, and these within others: what servers quote libraries quote again."""
+    forms = {text}
+    for _ in range(_QUOTED):
+        forms |= {json.dumps(each)[1:-1] for each in forms} | {repr(each)[1:-1] for each in forms}
+        # Beside both kinds of quotes.
+        forms |= {repr(each + "'\"")[1:-1].removesuffix("\\'\"") for each in forms}
+    return forms
 
 
 def _hush_logs() -> None:

@@ -6,11 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Protocol, TypeVar
 
+from calve.sink_core.errors import RetriableError
+
 T = TypeVar("T")
 Task = Callable[[int], T]
 """Gets the number of the task. It and what it refers to must be picklable, and its result too."""
 
 SPARK, IN_PROCESS = "spark", "in-process"
+
+
+class WorkerDied(RetriableError):
+    """A process that runs tasks ended in the middle of one."""
 
 
 @dataclass(frozen=True, slots=True)

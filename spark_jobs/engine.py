@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 from calve.sink_core.config.sink_pipeline import SinkPipeline
@@ -12,7 +13,7 @@ from calve.sink_core.sink.loop.engine import BySize, Slices
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.write.spec import IngestSpec
 from calve.sink_core.sink.write.task import TaskResult
-from calve.sink_core.tasks import Job, WrittenBy
+from calve.sink_core.tasks import Job, WorkerDied, WrittenBy
 from calve.spark_jobs.session import Started
 from calve.spark_jobs.tasks import SparkTasks
 from calve.spark_jobs.writing import write
@@ -22,7 +23,17 @@ class SparkEngine(SparkTasks):
     """Tasks of a sink on Spark."""
 
     def write(self, spec: IngestSpec, tasks: Sequence[Slices]) -> list[TaskResult]:
-        """As of `Engine`; rows of distributed tables go through Spark's shuffle."""
+        """As of `Engine`; rows of distributed tables go through Spark's shuffle. Where a process of Spark's dies over
+        it, perhaps of a record, it is done once more with care.
+        """
+        try:
+            return self._write(spec, tasks)
+        except WorkerDied:
+            if spec.careful:
+                raise
+        return self._write(replace(spec, careful=True), tasks)
+
+    def _write(self, spec: IngestSpec, tasks: Sequence[Slices]) -> list[TaskResult]:
         if tasks and spec.is_distributed:
             from calve.spark_jobs.shuffle import run_shuffled
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import CalveError, ProtocolError, RetriableError
-from calve.sink_core.tasks import Job, Size, Task, WrittenBy
+from calve.sink_core.tasks import Job, Size, Task, WorkerDied, WrittenBy
 from calve.spark_jobs.attached import Surroundings
 from calve.spark_jobs.compat import detach, gateway, worker_died
 from calve.spark_jobs.session import Started, start
@@ -116,7 +116,7 @@ class SparkTasks:
             raise
         except Exception as error:
             if worker_died(error):
-                raise RetriableError(
+                raise WorkerDied(
                     "a Python process of Spark's died in the middle of a task, as many times as Spark tries it",
                     hint="see Spark's log; where memory is scarce set batch.max_bytes, or fewer `tasks` under `spark`",
                     code=SPARK_LOST,

@@ -44,7 +44,9 @@ def say_json(value: object) -> None:
     """A JSON document on stdout: dataclasses as objects, what JSON doesn't have as text."""
     # Whatever JSON has no form for is a text by now, in which a value may stand.
     plain = json.loads(json.dumps(_plain(value), default=_as_json))
-    typer.echo(json.dumps(plain_without_secrets(plain), indent=2, ensure_ascii=False))
+    text = json.dumps(plain_without_secrets(plain), indent=2, ensure_ascii=False)
+    # What can't be seen is escaped: a document is looked at on terminals too.
+    typer.echo("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
 
 
 def ending_document(report: Ending) -> dict[str, object]:

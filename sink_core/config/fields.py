@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from pydantic import AfterValidator, StringConstraints
 
 from calve.sink_core.config.model import Matching, refusal
-from calve.sink_core.config.routing import TABLE_NAME
+from calve.sink_core.config.routing import TABLE_NAME, compiled
 
 
-def _compiled(given: str) -> str:
+def _regex(given: str) -> str:
     try:
-        re.compile(given)
-    except re.error as error:
-        raise refusal(f"{given!r} is no regular expression: {error}") from None
+        compiled(given)
+    except ValueError as error:
+        raise refusal(
+            f"{given!r} is no regular expression of RE2, which has no lookaround and no references back: {error}"
+        ) from None
     return given
 
 
@@ -34,7 +35,7 @@ TableNames = Annotated[
         "a table name; write namespace.table (letters, digits, _ and -), with placeholders as in shop.{entity}",
     ),
 ]
-Regex = Annotated[str, AfterValidator(_compiled)]
+Regex = Annotated[str, AfterValidator(_regex)]
 FieldPath = Annotated[str, Matching(r"^[^.]+(\.[^.]+)*$", "a field; write field, or outer.inner for a nested one")]
 ColumnName = Annotated[str, Matching(r"^[^.]+$", "a column; write the name of one, not of a field within")]
 Cron = Annotated[str, Matching(r"^\S+( +\S+){4}$", "a cron line; write five fields such as 30 2 * * *")]

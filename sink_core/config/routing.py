@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Protocol, cast
+
+import re2
 
 TABLE_NAME = r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+"
 """No part of a name can leave the warehouse: neither `..` nor `/` is one."""
@@ -20,6 +23,15 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _INTERNAL = re.compile(r"__.*|calve\..*\.control")
 
 
+class Pattern(Protocol):
+    """What is used of a compiled regular expression."""
+
+    @property
+    def groupindex(self) -> Mapping[str, int]: ...
+
+    def fullmatch(self, text: str) -> re.Match[str] | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """Records whose `field` (`outer.inner` for a nested one) has a value that the regular expression matches whole."""
@@ -28,7 +40,7 @@ class Condition:
     matches: str
 
     def fulfilled(self, text: str) -> bool:
-        return _compiled(self.matches).fullmatch(text) is not None
+        return compiled(self.matches).fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +104,14 @@ def is_template(name: str) -> bool:
 
 def matching(topics: Iterable[str], pattern: str) -> list[str]:
     """Topics whose whole name matches; never those of Kafka itself, nor control topics."""
-    compiled = _compiled(pattern)
-    return sorted(t for t in topics if compiled.fullmatch(t) and not is_internal(t))
+    found = compiled(pattern)
+    return sorted(t for t in topics if found.fullmatch(t) and not is_internal(t))
 
 
 def left_out(topics: Iterable[str], pattern: str) -> list[str]:
     """Topics that match and are left out for being control topics. Those of Kafka itself nobody misses."""
-    compiled = _compiled(pattern)
-    return sorted(t for t in topics if compiled.fullmatch(t) and is_internal(t) and not t.startswith("__"))
+    found = compiled(pattern)
+    return sorted(t for t in topics if found.fullmatch(t) and is_internal(t) and not t.startswith("__"))
 
 
 def is_internal(topic: str) -> bool:
@@ -118,7 +130,7 @@ def fill_topic(name: str, topic: str, pattern: str | None) -> str | None:
 
     A dot in what is filled in becomes `_`, unless the placeholder is the whole name.
     """
-    found = _compiled(pattern).fullmatch(topic) if pattern else None
+    found = compiled(pattern).fullmatch(topic) if pattern else None
     values = {**(found.groupdict() if found else {}), TOPIC: topic, VALUE: f"{{{VALUE}}}"}
     wanted = placeholders(name)
     if any(values.get(each) is None for each in wanted):
@@ -139,7 +151,7 @@ def fill_value(name: str, value: str) -> str | None:
 
 
 def is_name(text: str) -> bool:
-    return len(text) <= MOST_CHARACTERS and _compiled(TABLE_NAME).fullmatch(text) is not None
+    return len(text) <= MOST_CHARACTERS and compiled(TABLE_NAME).fullmatch(text) is not None
 
 
 def gives(name: str, table: str) -> bool:
@@ -152,5 +164,13 @@ def gives(name: str, table: str) -> bool:
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+def compiled(pattern: str) -> Pattern:
+    """A user's regular expression, by RE2: whatever a record or a topic's name is, it takes time linear in its length.
+    Raises ValueError for what RE2 can't do, such as lookaround and references back.
+    """
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return cast(Pattern, re2.compile(pattern, options))
+    except re2.error as error:
+        raise ValueError(error.args[0].decode()) from None

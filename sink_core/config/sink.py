@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import date
@@ -15,11 +14,12 @@ from calve.sink_core.config.connections import CatalogChoice, HudiChoice
 from calve.sink_core.config.fields import KeyPart, TableName, TopicName
 from calve.sink_core.config.hudi import hudi_tables
 from calve.sink_core.config.model import Location, Model, refuse_at
-from calve.sink_core.config.routing import TOPIC, VALUE, is_internal, placeholders
+from calve.sink_core.config.routing import TOPIC, VALUE, compiled, is_internal, placeholders
 from calve.sink_core.config.row_changes import row_changes
 from calve.sink_core.config.sink_source import KeyFormat, Source, ValueFormat
 from calve.sink_core.config.table_maintenance import SinkMaintenance
 from calve.sink_core.config.tables import Table, TableDefaults
+from calve.sink_core.config.topics import covers
 from calve.sink_core.config.units import DAY, BatchOrDuration, Duration, Percent
 
 
@@ -153,13 +153,13 @@ class SinkConfig(PipelineConfig):
     def _unroutable(self) -> Iterator[tuple[Location, str, object]]:
         """Placeholders that nothing fills, and what a name that stands for many tables can't say."""
         pattern = self.source.topics_regex
-        groups = set(re.compile(pattern).groupindex) if pattern else set[str]()
+        groups = {*compiled(pattern).groupindex} if pattern else set[str]()
         for reserved in sorted(groups & {TOPIC, VALUE}):
             yield ("source", "topics_regex"), f"a group can't be called {reserved}; choose another name", None
         for index, table in enumerate(self.tables):
             yield from self._unfilled(("tables", index), table, groups)
             for topic in table.topics or ():
-                if topic not in self.source.topics and not (pattern and re.fullmatch(pattern, topic)):
+                if not covers(topic, self.source.topics, pattern):
                     yield ("tables", index, "topics"), f"{topic} is not a topic of source", None
 
     @staticmethod

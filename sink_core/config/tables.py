@@ -97,8 +97,8 @@ class TableDefaults(Model):
     missing or null."""
 
     max_columns: Annotated[int, Field(ge=1)] = 1000
-    """By `evolve` a table gets no more columns than this, nested ones counted. A JSON record that alone needs more than
-    that leaves is a dead letter; of formats with a schema the fields are left out."""
+    """By `evolve` a table gets no more columns than this, nested ones counted. A record that needs more than that
+    leaves, alone or by its schema, is a dead letter."""
 
     case_insensitive: bool = False
     """Match fields of records with columns whatever the case of their names. A record with two fields for one column is
@@ -168,7 +168,7 @@ class Where(Model):
     missing, null or anything else has none and never matches."""
 
     matches: Regex
-    """A regular expression for the field's whole value."""
+    """A regular expression of RE2 for the field's whole value."""
 
 
 class NameFrom(Model):
@@ -178,7 +178,7 @@ class NameFrom(Model):
     """As in `where`."""
 
     allow: Regex
-    """A regular expression for the field's whole value: others name no table."""
+    """A regular expression of RE2 for the field's whole value: others name no table."""
 
     max_tables: int = Field(default=1000, ge=1)
     """The pipeline stops rather than create more tables than this."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Annotated, Literal, Self, cast
 
@@ -11,6 +10,7 @@ from pydantic import AwareDatetime, Discriminator, Field, Tag, model_validator
 from calve.sink_core.config.connections import KafkaChoice
 from calve.sink_core.config.fields import PipelineName, Regex, TopicName
 from calve.sink_core.config.model import Model, refusal
+from calve.sink_core.config.routing import compiled
 
 
 def _start_kind(given: object) -> str:
@@ -43,7 +43,7 @@ Start = Annotated[
 
 def covers(topic: str, names: Collection[str], pattern: str | None) -> bool:
     """Whether a topic is one of `names`, or all of its name matches."""
-    return topic in names or bool(pattern and re.fullmatch(pattern, topic))
+    return topic in names or bool(pattern and compiled(pattern).fullmatch(topic))
 
 
 class Topics(Model):
@@ -56,9 +56,10 @@ class Topics(Model):
     """The topics to read, each once."""
 
     topics_regex: Regex | None = None
-    """Read all topics whose whole name matches, beside those of `topics`. Looked for again before each batch: a new one
-    is read from its beginning; one that is gone keeps its position. Named groups, such as `shop\\.(?P<entity>\\w+)`,
-    can stand in names of `tables`. Topics of Kafka and of Calve (`__…`, `calve.….control`) never match."""
+    """Read all topics whose whole name matches, a regular expression of RE2, beside those of `topics`. Looked for again
+    before each batch: a new one is read from its beginning; one that is gone keeps its position. Named groups, such as
+    `shop\\.(?P<entity>\\w+)`, can stand in names of `tables`. Topics of Kafka and of Calve (`__…`,
+    `calve.….control`) never match."""
 
     start: Start = "earliest"
     """Where a new pipeline begins: `earliest`, `latest`, `{timestamp: …}` or `{group: …}`. Read once, at first use; a

@@ -187,6 +187,13 @@ class LogState(Generic[P, C]):
         begun = map(self.started.__getitem__, open_ids)
         return [logged for logged in begun if batch_id_of(logged.event.predecessor) in continued]
 
+    def died_at(self, predecessor: str, batch_id: str) -> bool:
+        """Whether another than the batch given was planned on this predecessor, and has not said how it ended: it runs
+        still, or died.
+        """
+        others = (each.event for each in self.outstanding() if each.event.batch_id != batch_id)
+        return any(batch_id_of(other.predecessor) == batch_id_of(predecessor) for other in others)
+
     @property
     def last_publish(self) -> P | C | None:
         """What last spoke of positions; None before bootstrap."""

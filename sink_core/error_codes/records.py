@@ -122,6 +122,15 @@ SCHEMA_TOO_LARGE = ErrorCode(
     ),
     "Have producers use a smaller one, and replay their dead letters; or name the columns under `auto_create.columns`.",
 )
+DEADLY = ErrorCode(
+    "CLV-4217",
+    "A record ends the process that decodes it",
+    (
+        "A fault in a library: a run or a task of Spark's died without a word, so that the next had the records decoded"
+        " in another process first, which this one ended twice, alone. It is a dead letter; its neighbours are rows."
+    ),
+    "Report it with the record's bytes, to us or to the library. Replay its dead letter once a version mends it.",
+)
 KEY_IN_TWO_PARTITIONS = ErrorCode(
     "CLV-4301",
     "A key has changes in two partitions",

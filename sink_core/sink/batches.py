@@ -180,7 +180,9 @@ class Ingest:
         tasks = "1 task" if len(plan.tasks) == 1 else f"{len(plan.tasks)} tasks"
         starting = "; starting Spark, which takes some seconds" if engine.begin_start(plan.offsets) else ""
         of = f" of {self.lag:,}" if self.lag > plan.offsets else ""
-        what = f"{plan.offsets:,}{of} offsets in {tasks}{starting}"
+        careful = self._session.log.state.died_at(plan.predecessor, plan.batch_id)
+        trial = "; a run has died over these, so that they are decoded in another process first" if careful else ""
+        what = f"{plan.offsets:,}{of} offsets in {tasks}{starting}{trial}"
         self._progress(Progress("write", what, plan.batch_id, plan.offsets))
         # Done while the tasks work.
         self._session.publisher.connect()
@@ -194,6 +196,7 @@ class Ingest:
                 engine=engine,
                 change=partial(self._change_tables, plan),
                 left_out=self._held.left_out,
+                careful=careful,
             )
         return written, tables[self._session.pipeline.dead_letter_table]
 

@@ -18,13 +18,16 @@ _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 def compact(values: Mapping[str, Any]) -> bytes:
     """JSON without spaces, fields in the order they have; values that JSON hasn't as `plain` has them.
 
-    Raises ValueError for a text that is no Unicode.
+    Raises ValueError for a text that is no Unicode, and for what is nested too deeply.
     """
     try:
-        text = _JSON.encode(values)
-    except ValueError:
-        # NaN and Infinity, for which the encoder asks nobody.
-        text = _JSON.encode(plain(values))
+        try:
+            text = _JSON.encode(values)
+        except ValueError:
+            # NaN and Infinity, for which the encoder asks nobody.
+            text = _JSON.encode(plain(values))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
     return text.encode()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from pyiceberg.io import load_file_io
 
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.reading import RegistrySettings
@@ -84,6 +85,13 @@ def ask_catalog(place: str, **properties: Any) -> None:
         open_catalog(CatalogSettings("lake", settings, {})).list_namespaces()
 
 
+def ask_store(place: str, **properties: str) -> None:
+    keys = {"s3.access-key-id": "ann", "s3.secret-access-key": "x", "s3.region": "eu", "s3.connect-timeout": "1"}
+    settings = resolve({"s3.endpoint": f"http://{place}", **keys, **properties})
+    with unreachable_as_ours("reading"):
+        load_file_io(settings).new_input("s3://bucket/file").open()
+
+
 def ask_kafka(place: str, **properties: str) -> None:
     settings = {"bootstrap.servers": place, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     with reported("asking"):
@@ -125,6 +133,11 @@ WAYS: dict[str, Callable[[str], None]] = {
         place, auth={"type": "basic", "basic": {"username": "ann", "password": REFERENCE}}
     ),
     "SQL catalog": lambda place: ask_catalog(place, type="sql", uri=OF_POSTGRES.replace(PLACE, place)),
+    "S3, token": lambda place: ask_store(place, **{"s3.session-token": REFERENCE}),
+    "S3, key": lambda place: ask_store(place, **{"s3.secret-access-key": REFERENCE, "s3.access-key-id": REFERENCE}),
+    "S3 by s3fs, token": lambda place: ask_store(
+        place, **{"s3.session-token": REFERENCE, "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
+    ),
     "Kafka": lambda place: ask_kafka(place, **{"sasl.password": REFERENCE}),
     "Kafka, swapped": lambda place: ask_kafka(
         place, **{"sasl.password": "SASL_PLAINTEXT", "security.protocol": REFERENCE}

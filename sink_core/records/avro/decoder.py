@@ -91,6 +91,10 @@ class AvroDecoder:
         pieces = [([], self._converter.convert(_nothing(self._typed))[0])]
         for group in self._grouped(values, bad):
             self._asking.count(group.schema, len(group.places))
+            self._plan(group.schema)
+            if beyond := self._asking.beyond(group.schema, group.places):
+                bad |= beyond
+                continue
             for places, carried in self._carried(group, bad):
                 columns, misfits = self._converter.convert(carried)
                 bad |= {places[row]: BadValue(places[row], FIT, cut(text)) for row, text in misfits.items()}

@@ -69,6 +69,11 @@ def room(steps: Collection[EvolveStep], schema: Schema) -> int | None:
     return None if most is None else max(0, most - number_of_columns(schema.as_struct()))
 
 
+def beyond(lacking: int, room: int) -> str:
+    """Why a record is bad that alone needs more columns than the table may be given."""
+    return f"{lacking} fields that the table lacks; max_columns lets it have {room} more"
+
+
 def number_of_columns(kind: IcebergType) -> int:
     """How many fields there are within a type, at whatever depth."""
     if isinstance(kind, StructType):

@@ -10,9 +10,13 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.records.columns.column_names import readable_schema
-from calve.sink_core.records.columns.evolution import evolved, number_of_columns, room
+from calve.sink_core.records.columns.evolution import beyond, evolved, number_of_columns, room
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN
 from calve.sink_core.records.columns.names import EXACT, Names, TwoOfOne
+
+
+class Beyond(Exception):
+    """Records of a schema need more columns than their table may be given."""
 
 
 def schema_wants(
@@ -24,19 +28,19 @@ def schema_wants(
 ) -> Schema | None:
     """What records with these `columns` need of a table, as `evolution.evolved` takes it; None if that is nothing that
     it may be given. A field of the table that they lack may be null; those `refused` are there, and have no column.
+    Raises Beyond for more than there is room for: one schema doesn't decide about all of it.
     """
     given = StructType(*(of for of in columns if of.name != KAFKA_COLUMN))
     try:
         wanted = readable_schema(_Lacking(names, refused).struct(given, table.as_struct(), "").fields, names.rule)
     except TwoOfOne:
         return None
-    found = evolved(table, wanted, tuple(steps))
-    left = room(steps, table)
-    if found and left is not None:
-        added = sum(number_of_columns(StructType(of)) for fields in found.added.values() for of in fields)
-        # One schema doesn't decide about all the room there is.
-        return wanted if added <= left else None
-    return wanted if found else None
+    # Also once no more steps are taken: what is a dead letter is one by the table and the setting alone.
+    if (left := room(steps, table)) is not None and (growth := evolved(table, wanted, ("add_column",))):
+        added = sum(number_of_columns(StructType(of)) for fields in growth.added.values() for of in fields)
+        if added > left:
+            raise Beyond(beyond(added, left))
+    return wanted if evolved(table, wanted, tuple(steps)) else None
 
 
 @dataclass(frozen=True, slots=True)

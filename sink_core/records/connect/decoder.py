@@ -77,6 +77,9 @@ class ConnectDecoder:
             decoder, kind = found
             if kind is not None:
                 self._asking.count(kind, len(group.places))
+                if beyond := self._asking.beyond(kind, group.places):
+                    bad |= beyond
+                    continue
             if len(groups) == 1 and not bad:
                 return decoder.decode(group.payloads)
             decoded = placed(decoder.decode(group.payloads), group.places, {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -12,10 +12,10 @@ from pyiceberg.schema import Schema, index_by_name
 from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.checked import Columns, Unfit
-from calve.sink_core.records.columns.evolution import merged
+from calve.sink_core.records.columns.evolution import merged, room
 from calve.sink_core.records.columns.names import Names
-from calve.sink_core.records.columns.schema_wants import schema_wants
-from calve.sink_core.records.decode.decoded import Decoded
+from calve.sink_core.records.columns.schema_wants import Beyond, schema_wants
+from calve.sink_core.records.decode.decoded import FIT, BadValue, Decoded
 from calve.sink_core.records.decode.others import lacking
 
 S = TypeVar("S")
@@ -49,27 +49,37 @@ def asking_columns(
         left_out = [name for name in columns.left_out if names.counts(name) and name not in has]
         return [*missing, *(name for name in left_out if not any(name.startswith(f"{of}.") for of in missing))]
 
-    return Asking(steps, wants, lacks)
+    return Asking(bool(steps) or room(steps, table) is not None, wants, lacks)
 
 
 @dataclass(slots=True)
 class Asking(Generic[S]):
-    """`wants` says what records of a schema need of the table, as `schema_wants` does; nobody asks without `steps`.
-    `lacks` says which fields of theirs it has no column for.
+    """`wants` says what records of a schema need of the table, as `schema_wants` does; nobody asks unless it `grows`.
+    `lacks` says which fields of theirs it has no column for. `beyond` why records of a schema are bad, as it needs more
+    columns than there is room for.
     """
 
-    steps: Collection[EvolveStep]
+    grows: bool
     wants: Callable[[S], Schema | None]
     lacks: Callable[[S], Sequence[str]]
+    _beyond: dict[int, tuple[S, str]] = field(default_factory=dict[int, Any])
     _wanted: list[Schema] = field(default_factory=list[Schema])
     _lacking: dict[int, tuple[S, Sequence[str]]] = field(default_factory=dict[int, Any])
     _dropped: Counter[str] = field(default_factory=Counter[str])
 
     def met(self, schema: S) -> None:
         """Records of `schema` have come, for the first time."""
-        wanted = self.wants(schema) if self.steps else None
+        try:
+            wanted = self.wants(schema) if self.grows else None
+        except Beyond as why:
+            wanted, self._beyond[id(schema)] = None, (schema, str(why))
         if wanted is not None:
             self._wanted.append(wanted)
+
+    def beyond(self, schema: S, places: Iterable[int]) -> dict[int, BadValue]:
+        """The verdicts on records of `schema` at these places, if it needs more columns than the table may be given."""
+        found = self._beyond.get(id(schema))
+        return {place: BadValue(place, FIT, found[1]) for place in places} if found else {}
 
     def count(self, schema: S, records: int) -> None:
         """So many records of `schema` have come."""

@@ -31,7 +31,7 @@ from calve.sink_core import compiled
 from calve.sink_core.config.tables import EvolveStep
 from calve.sink_core.packed import packed, taken
 from calve.sink_core.records.columns.arrow import file_schema
-from calve.sink_core.records.columns.evolution import room
+from calve.sink_core.records.columns.evolution import beyond, room
 from calve.sink_core.records.columns.names import EXACT, Names, TwoOfOne
 from calve.sink_core.records.decode.bisection import Part, bisect, halves
 from calve.sink_core.records.decode.convert import Converter, from_json
@@ -128,7 +128,7 @@ class JsonDecoder:
         unfit = dict[int, str]()
         for row, place in enumerate(places):
             if lacking := fields_beyond(values[place], self._struct, self._names, room):
-                unfit[row] = f"{lacking} fields that the table lacks; max_columns lets it have {room} more"
+                unfit[row] = beyond(lacking, room)
         return without(decoded, unfit)
 
     def _wanted(self, values: Sequence[bytes], sifted: _Sifted) -> Schema | None:

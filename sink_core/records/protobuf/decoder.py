@@ -78,6 +78,11 @@ class ProtobufDecoder:
         pieces = [([], self._converter.convert(nothing)[0])]
         for group in self._groups(values, bad):
             self._asking.count(group.schema, group.number)
+            self._maker(group.schema)
+            at = [*group.places, *(place for places, _ in group.carried for place in places)]
+            if beyond := self._asking.beyond(group.schema, at):
+                bad |= beyond
+                continue
             for places, carried in self._carried(group, bad):
                 columns, misfits = self._converter.convert(carried)
                 bad |= {places[row]: BadValue(places[row], FIT, cut(text)) for row, text in misfits.items()}

@@ -6,7 +6,7 @@ from calve.sink_core.config.formats import FORMATS
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.checking.executors import MODULES, Probe
 
-SINK_MODULES = ("pyarrow.json", "pyiceberg", "pyiceberg_core")
+SINK_MODULES = ("pyarrow.json", "pyiceberg", "pyiceberg_core", "re2")
 REGISTRY_MODULES = ("confluent_kafka.schema_registry",)
 TRANSFORM_MODULES = ("duckdb",)
 

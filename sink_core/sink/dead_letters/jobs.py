@@ -144,7 +144,8 @@ class DeadLetterJobs:
 
         def write(tables: Tables, evolving: bool) -> list[DeadLetterResult]:
             # A table that no batch has fed is not created for letters.
-            spec = task_spec(batch_id, pipeline, tables, instant_ms=instant_ms, evolving=evolving)
+            careful = session.log.state.died_at(token.metadata, batch_id)
+            spec = task_spec(batch_id, pipeline, tables, instant_ms=instant_ms, evolving=evolving, careful=careful)
             spec = replace(spec, evolving=False)
             results = try_letters(spec, plan.files, runs, session.engine)
             sets = sum((result.sets for result in results), Counter[Set]())

@@ -25,6 +25,7 @@ from calve.sink_core.packed import Int64s
 from calve.sink_core.records.columns.kafka_column import kafka_array, kafka_with_more
 from calve.sink_core.records.decode.decoded import TRANSFORM, BadValue
 from calve.sink_core.sink.loop.engine import Engine
+from calve.sink_core.sink.write.deadly import Trial, trial_of
 from calve.sink_core.sink.write.feeds import Feeds
 from calve.sink_core.sink.write.outputs import Output
 from calve.sink_core.sink.write.spec import IngestSpec
@@ -71,26 +72,30 @@ def try_letters(
 def _run(
     spec: IngestSpec, groups: Sequence[Sequence[HeadFile]], runs: Runs, only: Set | None, number: int
 ) -> DeadLetterResult:
-    work = _Work(spec, f"calve-{spec.batch_id}-{number}", sorted({at.topic for at in runs}), only)
-    try:
-        for rows in rows_of_runs(spec.dead_letters.target, groups[number], runs):
-            work.store(rows)
-        if wanted := work.wanted():
-            return DeadLetterResult(wanted=wanted)
-        work.close()
-    except BaseException:
-        work.abort()
-        raise
+    topics = sorted({at.topic for at in runs})
+    with trial_of(spec, topics) as trial:
+        work = _Work(spec, f"calve-{spec.batch_id}-{number}", topics, only, trial)
+        try:
+            for rows in rows_of_runs(spec.dead_letters.target, groups[number], runs):
+                work.store(rows)
+            if wanted := work.wanted():
+                return DeadLetterResult(wanted=wanted)
+            work.close()
+        except BaseException:
+            work.abort()
+            raise
     return work.result
 
 
 class _Work:
     """What a task does with each batch of dead letters."""
 
-    def __init__(self, spec: IngestSpec, file_prefix: str, topics: Sequence[str], only: Set | None) -> None:
+    def __init__(
+        self, spec: IngestSpec, file_prefix: str, topics: Sequence[str], only: Set | None, trial: Trial | None
+    ) -> None:
         budget = Budget()
         self._topics, self._only = {topic: number for number, topic in enumerate(topics)}, only
-        self._feeds = Feeds(spec, file_prefix, budget, topics)
+        self._feeds = Feeds(spec, file_prefix, budget, topics, trial=trial)
         self.letters = Output(spec.dead_letters, spec, file_prefix, budget)
         self.result = DeadLetterResult()
 

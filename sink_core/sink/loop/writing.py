@@ -31,13 +31,14 @@ def write_batch(
     engine: Engine,
     change: ChangeTables | None = None,
     left_out: Collection[str] = (),
+    careful: bool = False,
 ) -> WrittenBatch:
     """Write the files and manifests of a batch. Nothing names them until the batch is published.
 
     `tables` holds the pipeline's tables by name, ledger and dead letters included. If records need what tables lack, or
     tables that are not there, `change` is asked for it and the batch is written again. Tables that are `left_out` have
-    its records read again for them. Raises TableUnusable, BadRecord (also for more bad records than
-    `dead_letters.stop_above` allows), and what reading, storage and Spark raise.
+    its records read again for them. `careful` as of `IngestSpec`. Raises TableUnusable, BadRecord (also for more bad
+    records than `dead_letters.stop_above` allows), and what reading, storage and Spark raise.
     """
 
     written_by: WrittenBy | None = None
@@ -53,6 +54,7 @@ def write_batch(
             instant_ms=plan.instant_ms,
             evolving=evolving,
             read=[part.at for part in plan.ranges],
+            careful=careful,
         )
         results = engine.write(spec, plan.tasks)
         written_by = engine.writer(spec, plan.tasks)
@@ -112,6 +114,7 @@ def task_spec(
     instant_ms: int,
     evolving: bool = False,
     read: Sequence[TopicPartition] = (),
+    careful: bool = False,
 ) -> IngestSpec:
     """What each task of a batch is given: tables as they are now, connections as they stand in the files.
 
@@ -156,6 +159,7 @@ def task_spec(
         namings=pipeline.namings,
         topics=pipeline.topics,
         evolving=evolving,
+        careful=careful,
     )
 
 

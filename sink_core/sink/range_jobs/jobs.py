@@ -346,7 +346,8 @@ class RangeJobs:
 
         def write(tables: Tables, evolving: bool) -> list[TaskResult]:
             tables[plan.table].check_usable()
-            spec = task_spec(plan.batch_id, pipeline, tables, instant_ms=instant_ms, evolving=evolving)
+            careful = session.log.state.died_at(plan.token.metadata, plan.batch_id)
+            spec = task_spec(plan.batch_id, pipeline, tables, instant_ms=instant_ms, evolving=evolving, careful=careful)
             spec = replace(spec, stop_on_bad_record=True, skip=skip)
             return engine.write(spec, tasks_of(plan.ranges, engine.parallelism(plan.offsets)))
 

@@ -20,6 +20,7 @@ from calve.sink_core.records.decode.others import add
 from calve.sink_core.records.decode.strict import StrictDecoder
 from calve.sink_core.records.formats import Formats
 from calve.sink_core.records.keys import KeyReader, Keys, ReadKeys
+from calve.sink_core.sink.write.deadly import Given, Trial
 from calve.sink_core.sink.write.outputs import Feed
 from calve.sink_core.sink.write.router import Part, Router
 from calve.sink_core.sink.write.spec import IngestSpec
@@ -51,6 +52,12 @@ class DecodedBatch:
         """The same, these records not to be written."""
         return replace(self, skipped=places)
 
+    def but(self, deadly: Mapping[int, BadValue]) -> DecodedBatch:
+        """The same, these records bad whatever stood in their place."""
+        places = [*deadly]
+        unrouted, filtered = np.setdiff1d(self.unrouted, places), np.setdiff1d(self.filtered, places)
+        return replace(self, bad={**self.bad, **deadly}, unrouted=unrouted, filtered=filtered)
+
     def takers(self, place: int) -> list[str]:
         """The tables that take a record, or might if it were not bad."""
         groups = [group for group in self.decoded if place in self.bad or _has(group.places, place)]
@@ -67,7 +74,9 @@ class _Group:
 
 
 class Feeds:
-    """The data tables of a task. `topics` says of which topic each of the reader's slices is."""
+    """The data tables of a task. `topics` says of which topic each of the reader's slices is. With a `trial` nothing is
+    decoded here that has not been there.
+    """
 
     def __init__(
         self,
@@ -76,7 +85,9 @@ class Feeds:
         budget: Budget,
         topics: Sequence[str],
         outbox: Outbox | None = None,
+        trial: Trial | None = None,
     ) -> None:
+        self._trial = trial
         self._formats = Formats(spec.readings)
         by_format = self._formats.by_topics(dict.fromkeys(topics))
         numbers = {topic: number for number, (_, of) in enumerate(by_format) for topic in of}
@@ -94,6 +105,12 @@ class Feeds:
         """Decode each value for the tables that take it; `slices` says of which slice each is, `origins` gives what SQL
         sees of the records at some places.
         """
+        if self._trial is None or not (deadly := self._trial.deadly(Given.of(values, slices, keys(), origins))):
+            return self._sort(values, slices, keys, origins)
+        values = [b"" if place in deadly else value for place, value in enumerate(values)]
+        return self._sort(values, slices, _without(keys, deadly), origins).but(deadly)
+
+    def _sort(self, values: Sequence[bytes], slices: Int64s, keys: Keys, origins: Origins) -> DecodedBatch:
         routed, read = self.router.route(values, slices), self._keys.read(keys, slices)
         bad, groups, left = {**routed.bad, **read.bad}, list[_Group](), set[int]()
         for place in routed.unrouted.tolist() if read.bad else ():
@@ -140,6 +157,11 @@ class Feeds:
 
     def decode_tombstones(self, keys: Keys, slices: Int64s) -> DecodedBatch:
         """Decode the keys of records without a value for each table whose rows they remove."""
+        if self._trial is None or not (deadly := self._trial.deadly(Given(list(keys()), slices))):
+            return self._tombstones(keys, slices)
+        return self._tombstones(_without(keys, deadly), slices).but(deadly)
+
+    def _tombstones(self, keys: Keys, slices: Int64s) -> DecodedBatch:
         bad, groups = dict[int, BadValue](), list[_Group]()
         changing = [
             (number, feed) for number, feed in enumerate(self.feeds) if feed.changes and feed.changes.by_tombstones
@@ -217,6 +239,11 @@ class Feeds:
                         rows = rows.take(pa.array(row_of[places]))
                     feed.write_decoded(rows, origin.take(pa.array(places)), deletes=found.deletes)
                 yield feed, places
+
+
+def _without(keys: Keys, deadly: Collection[int]) -> Keys:
+    left = [None if place in deadly else key for place, key in enumerate(keys())]
+    return lambda: left
 
 
 def _at(origins: Origins, keys: ReadKeys, key: pa.DataType, places: Int64s, chosen: Sequence[int]) -> pa.Array:

@@ -53,7 +53,8 @@ class IngestSpec:
 
     `skip` are offsets of records that are dead letters already: a range job leaves them there. If `evolving`, tasks ask
     for tables that `namings` allow and that are not among `tables`; else records for these are unrouted. `topics` are
-    all that are read: by their places tasks tell each other where a change comes from.
+    all that are read: by their places tasks tell each other where a change comes from. `careful`: one that was planned
+    where this one was has died, perhaps of a record (`write/deadly.py`).
     """
 
     batch_id: str
@@ -68,6 +69,7 @@ class IngestSpec:
     namings: tuple[Naming, ...] = ()
     evolving: bool = False
     topics: tuple[str, ...] = ()
+    careful: bool = False
 
     @property
     def is_distributed(self) -> bool:

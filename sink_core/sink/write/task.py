@@ -21,6 +21,7 @@ from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.packed import Int64s
 from calve.sink_core.records.columns.kafka_column import kafka_array, kafka_with_more
 from calve.sink_core.records.decode.decoded import BadValue
+from calve.sink_core.sink.write.deadly import Trial, trial_of
 from calve.sink_core.sink.write.feeds import DecodedBatch, Feeds
 from calve.sink_core.sink.write.outputs import Output
 from calve.sink_core.sink.write.spec import IngestSpec, TableSpec
@@ -74,8 +75,13 @@ def run_task(spec: IngestSpec, slices: Sequence[OffsetRange], task: int, outbox:
     Raises BadRecord if the pipeline stops on bad records, TableUnusable, and what `RangeReader`, decoders and the
     table's storage raise. Files written until then are nobody's: orphan cleanup removes them.
     """
-    with infrequent_gc(), RangeReader(spec.kafka, slices, group=spec.group) as reader:
-        work = _Work(spec, reader.slices, reader.counts, f"calve-{spec.batch_id}-{task}", outbox)
+    topics = [part.topic for part in slices]
+    with (
+        infrequent_gc(),
+        RangeReader(spec.kafka, slices, group=spec.group) as reader,
+        trial_of(spec, topics) as trial,
+    ):
+        work = _Work(spec, reader.slices, reader.counts, f"calve-{spec.batch_id}-{task}", outbox, trial)
         try:
             for messages in reader:
                 work.store(messages)
@@ -101,11 +107,12 @@ class _Work:
         counts: Sequence[PartitionCounts],
         file_prefix: str,
         outbox: Outbox | None,
+        trial: Trial | None,
     ) -> None:
         self._spec, self._slices, self._counts = spec, slices, counts
         self._topics = [part.topic for part in slices]
         budget = Budget()
-        self._feeds = Feeds(spec, file_prefix, budget, self._topics, outbox)
+        self._feeds = Feeds(spec, file_prefix, budget, self._topics, outbox, trial)
         self._dead_letters = Output(spec.dead_letters, spec, file_prefix, budget)
         self.outputs = (*self._feeds.feeds, self._dead_letters)
         self.first_bad: FirstBad | None = None

@@ -63,7 +63,7 @@ def json_object(line: str) -> dict[str, Any]:
     try:
         found: object = _DECODER.decode(line)
     except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+        raise ValueError(_TOO_DEEP) from error
     if not isinstance(found, dict):
         raise ValueError(f"no JSON object, but {type(found).__name__}")
     return cast(dict[str, Any], found)
@@ -84,7 +84,11 @@ def key_of(values: Mapping[str, Any], fields: Sequence[str]) -> bytes | None:
 
 def key_of_line(values: Mapping[str, Any], fields: Sequence[str]) -> bytes | None:
     """As `key_of`, of what `json_object` gave: numbers with the digits of the file."""
-    return _written(_named(values, fields)).encode() if fields else None
+    try:
+        return _written(_named(values, fields)).encode() if fields else None
+    except RecursionError as error:
+        # To write it takes more levels than to read it.
+        raise ValueError(_TOO_DEEP) from error
 
 
 def _named(values: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
@@ -112,4 +116,5 @@ def _no_json(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
 
 
+_TOO_DEEP = "nested too deeply"
 _DECODER = json.JSONDecoder(parse_float=Digits, parse_int=Digits, parse_constant=_no_json)

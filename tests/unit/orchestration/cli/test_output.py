@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -43,6 +44,15 @@ def test_no_escape_out_of_a_record_reaches_the_terminal(escape: str, capsys: pyt
     shown = repr(escape)[1:-1]
     assert said.out == f"dropped a{shown}b\nc\nfield\tof\na{shown}b\tx\na\\nb\tx\n"
     assert said.err.startswith(f"a{shown}b [")
+
+
+def test_a_document_escapes_what_can_not_be_seen_and_is_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    given = {"a\x9b": ["\x1b[2J\n", "\u202e", "\U000e0001", "é 字"]}
+    output.say_json(given)
+    said = capsys.readouterr().out
+    assert json.loads(said) == given
+    assert said.replace("\n", "").isprintable()
+    assert "é 字" in said
 
 
 def test_what_is_done_soon_says_nothing() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -16,10 +16,12 @@ from calve.sink_core.records.avro.schema import writer_schema
 from calve.sink_core.records.columns.evolution import evolved
 from calve.sink_core.records.columns.type_text import schema_of, type_text
 from calve.sink_core.records.connect.decoder import ConnectDecoder
-from calve.sink_core.records.decode.decoded import FIT, Decoded
+from calve.sink_core.records.decode.decoded import FIT, Decoded, Decoder
 from calve.sink_core.records.json.decoder import JsonDecoder
+from calve.sink_core.records.protobuf.decoder import ProtobufDecoder
 from tests.codes import names
 from tests.unit.records.decode.outcomes import outcomes
+from tests.unit.records.protobuf.messages import HEADER, messages
 
 ALL: tuple[EvolveStep, ...] = ("add_column", "widen", "make_optional")
 TABLE = schema_of({"id": "int", "price": "decimal(5,2)", "f": "float"})
@@ -69,14 +71,36 @@ def test_no_more_columns_are_added_than_there_is_room_for() -> None:
     }
 
 
-def test_a_schema_that_needs_more_columns_than_there_is_room_for_gives_none() -> None:
-    def wanted(number: int) -> dict[str, str] | None:
-        fields = [{"name": f"f{i}", "type": "int", "default": 0} for i in range(number)]
-        written = writer_schema("s", json.dumps({"type": "record", "name": "R", "fields": fields}))
-        return after(TABLE, AvroDecoder(TABLE, OneSchema(written), FEW).decode([b"\0" * number]), FEW)
+def of_avro(number: int) -> tuple[Decoder, bytes]:
+    fields = [{"name": f"f{i}", "type": "int", "default": 0} for i in range(number)]
+    written = writer_schema("s", json.dumps({"type": "record", "name": "R", "fields": fields}))
+    return AvroDecoder(TABLE, OneSchema(written), FEW), b"\0" * number
 
-    assert wanted(4) is None
-    assert wanted(3) == {"f0": "int", "f1": "int", "f2": "int"}
+
+def of_protobuf(number: int) -> tuple[Decoder, bytes]:
+    fields = " ".join(f"int32 f{i} = {i + 1};" for i in range(number))
+    text = f'syntax = "proto3"; message R {{ {fields} }}'
+    return ProtobufDecoder(TABLE, messages(text), FEW), HEADER + b"\0"
+
+
+def of_connect(number: int) -> tuple[Decoder, bytes]:
+    fields = [{"field": f"f{i}", "type": "int32", "optional": True} for i in range(number)]
+    return ConnectDecoder(TABLE, FEW), json.dumps(
+        {"schema": {"type": "struct", "fields": fields}, "payload": {}}
+    ).encode()
+
+
+@pytest.mark.parametrize("of", [of_avro, of_protobuf, of_connect])
+def test_records_of_a_schema_that_needs_more_columns_than_there_is_room_for_are_bad(
+    of: Callable[[int], tuple[Decoder, bytes]],
+) -> None:
+    decoder, value = of(4)
+    decoded = decoder.decode([value, value])
+    assert [(bad.index, bad.stage) for bad in decoded.bad] == [(0, FIT), (1, FIT)]
+    names(decoded.bad[0].message, "4", "3")
+    assert after(TABLE, decoded, FEW) is None
+    decoder, value = of(3)
+    assert after(TABLE, decoder.decode([value]), FEW) == {"f0": "int", "f1": "int", "f2": "int"}
 
 
 def of_json(schema: Schema, *records: Any, steps: Collection[EvolveStep] = ALL) -> dict[str, str] | None:

@@ -35,6 +35,18 @@ def test_a_file_that_grows_gives_each_line_once_as_its_bytes_are(tmp_path: Path)
     assert lines.values() == ['{"id":3}']
 
 
+def test_a_key_too_deep_to_be_written_is_a_bad_row(tmp_path: Path) -> None:
+    lines, file = reading(tmp_path, key=["id"]), tmp_path / "a.jsonl"
+    depths = range(100, 1_000, 100)
+    for depth in depths:
+        append(file, '{"id":' + '{"a":' * depth + "1" + "}" * depth + "}\n")
+    append(file, '{"id":2}\n')
+    read = lines.read()
+    assert read[-1].key == b'{"id":2}'
+    assert lines.bad
+    assert len(read) + len(lines.bad) == len(depths) + 1
+
+
 def test_a_last_line_waits_for_its_end(tmp_path: Path) -> None:
     lines, file = reading(tmp_path), tmp_path / "a.jsonl"
     append(file, '{"n":1}\n{"n":')

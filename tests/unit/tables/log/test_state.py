@@ -204,6 +204,16 @@ def test_outstanding_are_batches_that_continue_the_last_publish_until_they_are_p
     assert outstanding(log(started("b2", ""))) == []
 
 
+def test_a_batch_is_read_with_care_where_another_was_begun_and_said_nothing_since() -> None:
+    state = log(complete("b1"), started("b2", "b1"))
+    assert not state.died_at("b1", "b2")
+    SINK.apply(state, 2, started("b3", "b1+mark"))
+    assert state.died_at("b1+mark", "b3")
+    assert not state.died_at("r1", "b3")
+    SINK.apply(state, 3, BatchAbandoned(pipeline_id=PIPELINE_ID, batch_id="b2"))
+    assert not state.died_at("b1+mark", "b3")
+
+
 def test_a_log_that_is_read_again_forgets_what_was_read() -> None:
     state = log(bound(), written("b1"), complete("b1"), reported(3), started("b2", "b1"))
     state.restart(4)
