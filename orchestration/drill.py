@@ -26,10 +26,10 @@ from typing import Any
 import yaml
 from confluent_kafka import KafkaError, KafkaException
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.load import CONNECTIONS_FILE, load_as
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.checking.checklist import Outcome, Status, answers
-from calve.sink_core.error_codes.machine import DRILL
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_UNREACHABLE, CalveError, ConfigError, Unreachable
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.iceberg.catalog.opening import open_catalog
@@ -121,7 +121,7 @@ class Drill:
             made = self._admin.create_topics([NewTopic(self.name, PARTITIONS)], request_timeout=ADMIN_TIMEOUT_S)
             answered(made[self.name], f"creating topic {self.name}", ADMIN_TIMEOUT_S)
         except ConfigError as error:
-            raise ConfigError(error.message, hint=self._permissions(), code=DRILL) from None
+            raise ConfigError(error.message, hint=self._permissions(), code=Code.DRILL) from None
         deadline = Deadline.after(READY_S)
         # A cluster that has never had a group or a transaction makes the topics for them when asked.
         while (bad := self._first_bad()) and bad.status is Status.UNREACHABLE and not deadline.passed:
@@ -129,8 +129,8 @@ class Drill:
         if bad is not None:
             why = f"the drill can't begin: {bad.check}: {bad.message}"
             if bad.status is Status.UNREACHABLE:
-                raise Unreachable(why, hint=bad.hint, code=DRILL)
-            raise ConfigError(why, hint=self._permissions() if bad.unauthorized else bad.hint, code=DRILL)
+                raise Unreachable(why, hint=bad.hint, code=Code.DRILL)
+            raise ConfigError(why, hint=self._permissions() if bad.unauthorized else bad.hint, code=Code.DRILL)
         with closing(open_catalog(self.pipeline.catalog)) as catalog:
             self._had_namespace = has_namespace(catalog, NAMESPACE)
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calve.sink_core.error_codes.files import OPTION, WOULD_OVERWRITE
-from calve.sink_core.error_codes.records import NO_SAMPLE
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def _existing(path: Path, wanted: Wanted) -> _Connected:
             f"{path} is there and says how to connect",
             hint="leave out --bootstrap, --kafka-config, --catalog-uri and --warehouse, or write a new one with "
             "--force and --bootstrap",
-            code=WOULD_OVERWRITE,
+            code=Code.WOULD_OVERWRITE,
         )
     connections = scaffold.read_connections(path)
     kafka_name = scaffold.only_name("kafka", connections.kafka, wanted.kafka)
@@ -114,7 +113,7 @@ def _new(lake: Path, wanted: Wanted) -> _Connected:
 
     if "bootstrap.servers" not in wanted.kafka_keys:
         raise ConfigError(
-            "where is Kafka?", hint="give --bootstrap HOST:PORT; `calve broker start` starts one here", code=OPTION
+            "where is Kafka?", hint="give --bootstrap HOST:PORT; `calve broker start` starts one here", code=Code.OPTION
         )
     of_schemas = RegistrySettings(NEW_REGISTRY, {"url": wanted.registry}) if wanted.registry else None
     text = scaffold.connections_text(
@@ -142,7 +141,7 @@ def _infer(
         raise ConfigError(
             f"topic {topic} holds no record to infer columns from",
             hint="run this again once it has records",
-            code=NO_SAMPLE,
+            code=Code.NO_SAMPLE,
         )
     value = recognised(values, registry)
     return format_of(value).columns(lambda: values), len(values), value

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.units import Duration
-from calve.sink_core.error_codes.files import NOT_A_TIME
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 
@@ -33,7 +33,7 @@ def moment_ms(text: str, option: str) -> int:
         raise ConfigError(
             f"{option}: {text!r} is not a time with its zone",
             hint="write one such as 2026-01-31T00:00:00Z",
-            code=NOT_A_TIME,
+            code=Code.NOT_A_TIME,
         )
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
@@ -53,7 +53,7 @@ def duration_s(text: str, option: str) -> float:
         return TypeAdapter[float](Duration).validate_python(f"{text}s" if text.replace(".", "", 1).isdigit() else text)
     except ValueError:
         raise ConfigError(
-            f"{option}: {text!r} is no duration", hint="write one such as 5s, 10m or 2h", code=NOT_A_TIME
+            f"{option}: {text!r} is no duration", hint="write one such as 5s, 10m or 2h", code=Code.NOT_A_TIME
         ) from None
 
 
@@ -64,7 +64,7 @@ def offset_range(text: str, option: str = "--range") -> OffsetRange:
         raise ConfigError(
             f"{option}: {text!r} is not a range",
             hint="write one such as flights/0:100-200; 200 is not in it",
-            code=NOT_A_TIME,
+            code=Code.NOT_A_TIME,
         )
     return OffsetRange(found["topic"], int(found["partition"]), int(found["start"]), int(found["end"]))
 
@@ -73,7 +73,7 @@ def one_offset(text: str) -> tuple[TopicPartition, int]:
     """`topic/partition:offset`. Raises ConfigError."""
     found = _OFFSET.fullmatch(text)
     if found is None:
-        raise ConfigError(f"{text!r} is not an offset", hint="write one such as flights/0:100", code=NOT_A_TIME)
+        raise ConfigError(f"{text!r} is not an offset", hint="write one such as flights/0:100", code=Code.NOT_A_TIME)
     return TopicPartition(found["topic"], int(found["partition"])), int(found["offset"])
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from calve.sink_core.error_codes.machine import NOT_STARTED, PORT_TAKEN
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.timing import Deadline
 
@@ -54,12 +54,14 @@ class Detached:
         deadline = Deadline.after(timeout)
         while not answers():
             if self.process() is None:
-                raise Unreachable(f"{server} ended while starting:\n{tail(log)}", hint=f"see {log}", code=NOT_STARTED)
+                raise Unreachable(
+                    f"{server} ended while starting:\n{tail(log)}", hint=f"see {log}", code=Code.NOT_STARTED
+                )
             if deadline.passed:
                 raise Unreachable(
                     f"{server}, at port {self.port}, has not answered for {timeout:g} s:\n{tail(log)}",
                     hint=f"see {log}; `{stop}` ends it",
-                    code=NOT_STARTED,
+                    code=Code.NOT_STARTED,
                 )
             time.sleep(_POLL_S)
 
@@ -136,7 +138,7 @@ def choose_port(asked: int, before: Detached | None, server: str, start: str) ->
             raise ConfigError(
                 f"port {port} for {server} is taken: {error.strerror}",
                 hint=f"end what listens there, or choose another with `{start} --port`",
-                code=PORT_TAKEN,
+                code=Code.PORT_TAKEN,
             ) from error
     return port
 

@@ -23,8 +23,7 @@ No message holds a secret, whatever a library has said of it: what was resolved 
 
 from __future__ import annotations
 
-from calve.sink_core.error_codes import general
-from calve.sink_core.error_codes.code import ErrorCode
+from calve.sink_core.codes import Code
 from calve.sink_core.hidden import without_secrets
 
 EXIT_DONE = 0
@@ -43,10 +42,10 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 class CalveError(Exception):
-    """Root of the tree. `hint` says what to set or run next, `kind` what it is an example of."""
+    """Root of the tree. `hint` says what to set or run next; `code` is a row of docs/errors.md or docs/findings.md."""
 
     exit_code = EXIT_STOPPED
-    kind: ErrorCode = general.STOPPED
+    code: str = Code.STOPPED
     waits_for_answer = False
     """Whether Dagster starts no other run until somebody has answered: what is wrong is stored, and stays."""
     alone: tuple[str, ...] = ()
@@ -54,21 +53,16 @@ class CalveError(Exception):
     held: tuple[str, ...] = ()
     """The topics that are not read because of it, until it is mended."""
 
-    def __init__(self, message: str, *, hint: str = "", code: ErrorCode | None = None) -> None:
+    def __init__(self, message: str, *, hint: str = "", code: str | None = None) -> None:
         self.message = without_secrets(message)
         self.hint = without_secrets(hint)
         super().__init__(self.message, self.hint)
         if code is not None:
-            self.kind = code
+            self.code = code
 
     def __str__(self) -> str:
         said = f"{self.message} [{self.code}]"
         return f"{said}\n  → {self.hint}" if self.hint else said
-
-    @property
-    def code(self) -> str:
-        """Such as `CLV-2103`."""
-        return self.kind.code
 
     def hush(self) -> None:
         """Take out what was resolved to a secret since the error was made."""
@@ -98,14 +92,14 @@ class RetriableError(CalveError):
     """The same call may go through later."""
 
     exit_code = EXIT_UNREACHABLE
-    kind = general.RETRIABLE
+    code = Code.RETRIABLE
 
 
 class UnknownOutcome(CalveError):
     """The effect may or may not have happened."""
 
     exit_code = EXIT_UNREACHABLE
-    kind = general.UNKNOWN_OUTCOME
+    code = Code.UNKNOWN_OUTCOME
 
 
 class ConfigError(TerminalError):
@@ -117,7 +111,7 @@ class ConfigError(TerminalError):
 
     waits_for_answer = False
     exit_code = EXIT_BAD_INPUT
-    kind = general.WRONG_INPUT
+    code = Code.WRONG_INPUT
 
 
 class FindingError(TerminalError):
@@ -127,7 +121,7 @@ class FindingError(TerminalError):
     partition it is about, `choices` the answers that `calve resolve` takes.
     """
 
-    kind = general.FINDING
+    code = Code.FINDING
 
     def __init__(
         self,
@@ -138,7 +132,7 @@ class FindingError(TerminalError):
         found: str,
         hint: str,
         choices: tuple[str, ...] = (),
-        code: ErrorCode | None = None,
+        code: str | None = None,
     ) -> None:
         super().__init__(f"{finding}: {subject}: stored {stored}, found {found}", hint=hint, code=code)
         self.finding = finding
@@ -149,13 +143,13 @@ class FindingError(TerminalError):
 class ProtocolError(TerminalError):
     """A state the protocol excludes."""
 
-    kind = general.EXCLUDED_STATE
+    code = Code.EXCLUDED_STATE
 
 
 class ForeignEvent(ProtocolError):
     """A message on the control topic that Calve has not written."""
 
-    kind = general.FOREIGN_MESSAGE
+    code = Code.FOREIGN_MESSAGE
 
 
 class OtherKind(ProtocolError):
@@ -169,28 +163,28 @@ class OtherKind(ProtocolError):
 class TableUnusable(TerminalError):
     """A table cannot take the batch as it is."""
 
-    kind = general.TABLE_UNUSABLE
+    code = Code.TABLE_UNUSABLE
 
 
 class BadRecord(TerminalError):
     """A record cannot be stored and the pipeline is told to stop on that."""
 
-    kind = general.BAD_RECORD
+    code = Code.BAD_RECORD
 
 
 class Unreachable(RetriableError):
     """A part did not answer."""
 
-    kind = general.UNREACHABLE
+    code = Code.UNREACHABLE
 
 
 class Fenced(RetriableError):
     """A newer holder of the transactional id took over."""
 
-    kind = general.FENCED
+    code = Code.FENCED
 
 
 class CommitConflict(RetriableError):
     """The table moved between the check and the commit."""
 
-    kind = general.CONFLICT
+    code = Code.CONFLICT

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from calve.sink_core.error_codes.code import ErrorCode
+from calve.sink_core.codes import Explanation
 from calve.sink_core.errors import FindingError
 
 Part = Literal["binding", "control topic", "source topics", "remote topics", "positions", "tables"]
@@ -26,7 +26,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindingKind(ErrorCode):
+class FindingKind(Explanation):
     """A row of the table of findings: `part` is what contradicts the log, `seen_by` what is compared.
 
     `hint` stands in the message of one without choices, `sql` is what may help, in Spark.
@@ -91,5 +91,5 @@ class Finding:
             found=self.found,
             hint=answer if self.choices else self.kind.hint,
             choices=self.choices,
-            code=self.kind,
+            code=self.kind.code,
         )

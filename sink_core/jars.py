@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calve.sink_core.error_codes.machine import JARS_DIFFER, MAVEN
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import CalveError, ConfigError, Unreachable
 from calve.sink_core.locks import exclusive
 
@@ -147,7 +147,7 @@ def _download(jars: JarSet, complete: Path) -> None:
             f"the jars of {jars.name} could not be fetched from Maven Central: {error}",
             hint=f"open the way to Maven Central (HTTPS_PROXY, or a mirror in jgo's configuration file), or copy "
             f"{jars.folder} from a machine that has it",
-            code=MAVEN,
+            code=Code.MAVEN,
         ) from error
     _check_archives(complete)
 
@@ -181,7 +181,7 @@ def _check_archives(folder: Path) -> None:
         raise Unreachable(
             f"Maven Central answered with something other than a jar for {', '.join(broken)}",
             hint="check the proxy or mirror on the way, then run `python -m calve.sink_core.jars`",
-            code=MAVEN,
+            code=Code.MAVEN,
         )
 
 
@@ -194,7 +194,7 @@ def require_locked(jars: JarSet, folder: Path) -> None:
         raise ConfigError(
             f"what was fetched as the jars of {jars.name} is not what Calve was made with: {', '.join(differs)}",
             hint="nothing of it is used: see what the proxy, or the mirror in jgo's configuration file, answers with",
-            code=JARS_DIFFER,
+            code=Code.JARS_DIFFER,
         )
 
 

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from calve.sink_core.error_codes.machine import JAVA
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 
 MINIMUM = 17
@@ -22,10 +22,12 @@ def find_java() -> Path:
     found = shutil.which(Path(home, "bin", "java") if home else "java")
     if found is None:
         where = f"in JAVA_HOME={home}" if home else "on the PATH"
-        raise ConfigError(f"no Java {where}; Kafka and Spark need {MINIMUM} or newer", hint=_HINT, code=JAVA)
+        raise ConfigError(f"no Java {where}; Kafka and Spark need {MINIMUM} or newer", hint=_HINT, code=Code.JAVA)
     version = _major(found)
     if version < MINIMUM:
-        raise ConfigError(f"{found} is Java {version}; Kafka and Spark need {MINIMUM} or newer", hint=_HINT, code=JAVA)
+        raise ConfigError(
+            f"{found} is Java {version}; Kafka and Spark need {MINIMUM} or newer", hint=_HINT, code=Code.JAVA
+        )
     return Path(found)
 
 

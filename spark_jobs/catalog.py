@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.engine import URL, make_url
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.references import resolve
-from calve.sink_core.error_codes.catalogs import SPARK_CATALOG
 from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _derived(name: str, properties: Mapping[str, Any]) -> dict[str, str]:
             raise ConfigError(
                 f"catalog {name}: Spark's settings for {kind or properties.get('py-catalog-impl')} can't be derived",
                 hint=f"set catalog-impl (or type) and its keys under `catalog.{name}.spark` in connections.yaml",
-                code=SPARK_CATALOG,
+                code=Code.SPARK_CATALOG,
             )
 
 
@@ -68,7 +68,7 @@ def _jdbc(name: str, uri: str) -> dict[str, str]:
         raise ConfigError(
             f"catalog {name}: the JDBC address for {url.get_backend_name()} can't be derived from its uri",
             hint=f"set uri, jdbc.user and jdbc.password under `catalog.{name}.spark` in connections.yaml",
-            code=SPARK_CATALOG,
+            code=Code.SPARK_CATALOG,
         )
     given = {"jdbc.user": url.username, "jdbc.password": url.password}
     return {

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from calve.sink_core.class_archives import FOLDER, archive_path
+from calve.sink_core.codes import Code
 from calve.sink_core.config.connections import SparkSettings
-from calve.sink_core.error_codes.machine import CLASS_ARCHIVE
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.jars import spark_jars
 
@@ -50,14 +50,16 @@ def prepare(on_step: Callable[[str], None] = lambda _step: None) -> tuple[Path, 
         raise ConfigError(
             f"{FOLDER} can't be written: {error}",
             hint="run this as the environment's owner; without an archive each start of Spark just takes longer",
-            code=CLASS_ARCHIVE,
+            code=Code.CLASS_ARCHIVE,
         ) from None
     unfinished = target.with_suffix(f".{os.getpid()}")
     try:
         _dump(unfinished, on_step)
         unfinished.rename(target)
     except FileNotFoundError:
-        raise ConfigError("Java wrote no class archive", hint="use OpenJDK 17 or newer", code=CLASS_ARCHIVE) from None
+        raise ConfigError(
+            "Java wrote no class archive", hint="use OpenJDK 17 or newer", code=Code.CLASS_ARCHIVE
+        ) from None
     finally:
         unfinished.unlink(missing_ok=True)
     return target, True

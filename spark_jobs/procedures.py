@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.error_text import first_line
-from calve.sink_core.error_codes.tables import PROCEDURE, PROCEDURE_RACE
 from calve.sink_core.errors import CommitConflict, RetriableError
 from calve.sink_core.iceberg.maintenance.predicate import quoted, text
 from calve.sink_core.sink.maintenance.work import Rewritten
@@ -105,8 +105,8 @@ def as_ours(doing: str) -> Generator[None]:
             raise CommitConflict(
                 f"{doing}: lost the race against other commits: {said}",
                 hint="nothing was changed; the next run tries again",
-                code=PROCEDURE_RACE,
+                code=Code.PROCEDURE_RACE,
             ) from None
         raise RetriableError(
-            f"{doing}: {said}", hint="nothing was lost by it; see Spark's log for more", code=PROCEDURE
+            f"{doing}: {said}", hint="nothing was lost by it; see Spark's log for more", code=Code.PROCEDURE
         ) from None

@@ -15,10 +15,10 @@ from threading import get_ident
 from typing import IO, TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.error_text import first_line
 from calve.sink_core.config.references import resolve
-from calve.sink_core.error_codes.machine import SPARK_CONNECT, SPARK_START
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.jars import spark_jars
 from calve.sink_core.java import find_java, write_properties
@@ -230,7 +230,7 @@ def _connect(remote: str, own: Mapping[str, str]) -> Started:
         raise Unreachable(
             f"Spark Connect at {_without_parameters(remote)}: {first_line(error)}",
             hint="check `remote` under `spark` in connections.yaml, and that the server runs",
-            code=SPARK_CONNECT,
+            code=Code.SPARK_CONNECT,
         ) from None
     return Started(session.stop, connected=session)
 
@@ -260,7 +260,7 @@ def _launch(master: str, driver_memory: int | None, own: Mapping[str, str], fold
         raise ConfigError(
             f"Spark with master {master} doesn't start: {first_line(error)}\n{tail}",
             hint="correct `master` and `conf` under `spark` in connections.yaml",
-            code=SPARK_START,
+            code=Code.SPARK_START,
         ) from None
 
     def stop() -> None:

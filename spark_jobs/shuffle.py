@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from calve.sink_core.error_codes.machine import SPARK_LOST
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import CalveError, RetriableError
 from calve.sink_core.iceberg.changes.existing_rows import all_bounds, existing_rows_schema
 from calve.sink_core.iceberg.files.sort_order import Order
@@ -171,7 +171,7 @@ def _results(spec: IngestSpec, tasks: int, rows: Sequence[Any]) -> list[TaskResu
             f"{len(read)} of {tasks} tasks sent {sent.total():,} rows through Spark's shuffle, and {taken.total():,} "
             "came, or not those of each task; nothing was published",
             hint="run again; an executor may be lost whose topic was compacted before it was read again",
-            code=SPARK_LOST,
+            code=Code.SPARK_LOST,
         )
     nothing = dict.fromkeys((table.name for table in spec.tables), tuple[WrittenFile, ...]())
     return [

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 import pyarrow as pa
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.connections import SparkSettings
-from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import CalveError, ProtocolError, RetriableError
 from calve.sink_core.tasks import Job, Size, Task, WrittenBy
 from calve.spark_jobs.attached import Surroundings
@@ -78,7 +78,7 @@ class SparkTasks:
         results = {outcome.task: outcome for outcome in outcomes}
         if len(outcomes) != n or len(results) != n:
             raise ProtocolError(
-                f"Spark returned {len(outcomes)} results for {n} tasks", hint="see Spark's log", code=SPARK_LOST
+                f"Spark returned {len(outcomes)} results for {n} tasks", hint="see Spark's log", code=Code.SPARK_LOST
             )
         ordered = [results[i] for i in range(n)]
         for outcome in ordered:
@@ -119,7 +119,7 @@ class SparkTasks:
                 raise RetriableError(
                     "a Python process of Spark's died in the middle of a task, as many times as Spark tries it",
                     hint="see Spark's log; where memory is scarce set batch.max_bytes, or fewer `tasks` under `spark`",
-                    code=SPARK_LOST,
+                    code=Code.SPARK_LOST,
                 ) from error
             if not self._is_lost():
                 raise
@@ -128,7 +128,7 @@ class SparkTasks:
                 raise RetriableError(
                     f"Spark's driver ended: {type(error).__name__}",
                     hint="run again; `spark.driver_memory` is its heap",
-                    code=SPARK_LOST,
+                    code=Code.SPARK_LOST,
                 ) from error
         return self._named(work, job)
 

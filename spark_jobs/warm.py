@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import Any
 
 import calve
+from calve.sink_core.codes import Code
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.config.references import resolve
 from calve.sink_core.detached import Detached, launch, tail
-from calve.sink_core.error_codes.machine import NOT_STARTED, RUNS_OTHERWISE
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.timing import Deadline
 
@@ -149,7 +149,7 @@ def start(folder: Path, settings: SparkSettings, *, unused_s: float | None = Non
         raise ConfigError(
             f"the Spark in {folder} runs already, with other settings or another version than asked for",
             hint="stop it first with `calve spark stop`; runs that are on it are tried again",
-            code=RUNS_OTHERWISE,
+            code=Code.RUNS_OTHERWISE,
         )
     return spark
 
@@ -250,7 +250,7 @@ def _await_up(folder: Path, keeper: Detached | None = None) -> WarmSpark:
             raise Unreachable(
                 f"the warm Spark in {folder} {what}:\n{tail(log_file(folder))}",
                 hint=f"see {log_file(folder)}; `warm: never` under `spark` in connections.yaml does without",
-                code=NOT_STARTED,
+                code=Code.NOT_STARTED,
             )
         time.sleep(_POLL_S)
 

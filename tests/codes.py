@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Protocol
 
 import pytest
 
@@ -17,21 +16,19 @@ from calve.sink_core.finding import FindingKind
 from calve.sink_core.findings import FINDINGS
 
 
-class Coded(Protocol):
-    """A row of `sink_core/error_codes/` or `sink_core/findings.py`."""
-
-    @property
-    def code(self) -> str: ...
-
-
 def finding(name: str) -> FindingKind:
     """The finding of a name, such as `rolled-back`. Raises KeyError if there is none."""
     return FINDINGS[name]
 
 
+def number(code: str | FindingKind) -> str:
+    """Such as `CLV-2103`, of a member of `Code` or of a finding."""
+    return code.code if isinstance(code, FindingKind) else code
+
+
 @contextmanager
 def raises(
-    code: Coded, *values: object, of: type[CalveError] = CalveError
+    code: str | FindingKind, *values: object, of: type[CalveError] = CalveError
 ) -> Generator[pytest.ExceptionInfo[CalveError]]:
     """Expect an error of the class `of` with this code that names each of the values, in its message or its hint.
 
@@ -46,9 +43,9 @@ def raises(
     says(text, code, *values)
 
 
-def says(text: str, code: Coded, *values: object) -> None:
+def says(text: str, code: str | FindingKind, *values: object) -> None:
     """Assert that the output of a command has an error of this code, and names each of the values."""
-    assert f"[{code.code}]" in text, f"not {code.code}:\n{text}"
+    assert f"[{number(code)}]" in text, f"not {number(code)}:\n{text}"
     holds(text, *values)
 
 

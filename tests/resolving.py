@@ -13,7 +13,7 @@ import calve.sink_core.sink.resolve.resolve  # noqa: F401
 from calve.orchestration.cli.main import app
 from calve.sink_core.sink.verify.proof import verify
 from tests import damage
-from tests.codes import Coded, says
+from tests.codes import says
 from tests.pipelines import Flow
 
 
@@ -27,7 +27,7 @@ def resolved(flow: Flow, finding: str, choice: str, *options: str) -> dict[str, 
     return json.loads(done.stdout)
 
 
-def refused(flow: Flow, finding: str, choice: str, code: Coded, *values: object) -> None:
+def refused(flow: Flow, finding: str, choice: str, code: str, *values: object) -> None:
     """The choice is refused as wrong input, with this code and these values, and nothing is changed."""
     before = damage.world(flow)
     done = resolve(flow, finding, "--choose", choice, "--yes")

@@ -16,9 +16,9 @@ from typing import Any, ParamSpec, Protocol
 import typer
 
 from calve.orchestration.cli.output import STDERR, say_error
+from calve.sink_core.codes import Code
 from calve.sink_core.config.error_text import describe
 from calve.sink_core.config.references import redact_text
-from calve.sink_core.error_codes.general import UNEXPECTED
 from calve.sink_core.errors import CalveError, TerminalError
 from calve.sink_core.hidden import hushing
 
@@ -89,7 +89,7 @@ def _unexpected(error: Exception, command: str) -> CalveError:
     return TerminalError(
         f"unexpected: {describe(error)}",
         hint=f"run again: nothing is lost. If it stays, report it with {name}; calve --debug shows that here",
-        code=UNEXPECTED,
+        code=Code.UNEXPECTED,
     )
 
 

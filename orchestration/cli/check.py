@@ -14,7 +14,7 @@ import typer
 from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, of_kind
 from calve.orchestration.cli.output import say, say_json, working
-from calve.sink_core.error_codes.machine import EXECUTORS
+from calve.sink_core.codes import Code
 from calve.sink_core.java import find_java
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _ask_spark(settings: SparkSettings, probe: Probe) -> str:
             said = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
             message = f"no task of ours runs on the executors: {said[-1].strip()}"
             raise ConfigError(
-                message, hint="install Calve with its dependencies where executors run", code=EXECUTORS
+                message, hint="install Calve with its dependencies where executors run", code=Code.EXECUTORS
             ) from None
 
 

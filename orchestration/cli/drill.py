@@ -11,7 +11,7 @@ import typer
 from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
 from calve.orchestration.cli.output import say, say_json, say_table, working
-from calve.sink_core.error_codes.files import NO_SUCH_NAME
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_STOPPED, ConfigError
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ def drill(
     unknown = sorted(set(only or ()) - set(CRASH_POINTS))
     if unknown:
         raise ConfigError(
-            f"{unknown[0]}: no crash point of a run", hint=f"there are {', '.join(CRASH_POINTS)}", code=NO_SUCH_NAME
+            f"{unknown[0]}: no crash point of a run",
+            hint=f"there are {', '.join(CRASH_POINTS)}",
+            code=Code.NO_SUCH_NAME,
         )
     crash_points = [point for point in CRASH_POINTS if not only or point in only]
     # Ended by either signal it removes what it has made.

@@ -12,7 +12,7 @@ from calve.orchestration.cli.options import AsJson
 from calve.orchestration.cli.output import say, say_json, say_table
 
 if TYPE_CHECKING:
-    from calve.sink_core.error_codes.code import ErrorCode
+    from calve.sink_core.codes import Explanation
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +45,7 @@ def explain(
         say_table("codes", ["code", "what"], [[row.code, _titled(row)] for row in CODES.values()])
 
 
-def _say(row: ErrorCode) -> None:
+def _say(row: Explanation) -> None:
     from calve.sink_core.explain import choices_of, plain
     from calve.sink_core.finding import FindingKind
 
@@ -60,7 +60,7 @@ def _say(row: ErrorCode) -> None:
             say(f"  {row.sql}")
 
 
-def _titled(row: ErrorCode) -> str:
+def _titled(row: Explanation) -> str:
     from calve.sink_core.explain import plain
     from calve.sink_core.finding import FindingKind
 

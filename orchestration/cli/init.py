@@ -11,7 +11,7 @@ import typer
 from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson
 from calve.orchestration.cli.output import say, say_json, working
-from calve.sink_core.error_codes.files import OPTION, WOULD_OVERWRITE
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 
 PIPELINE_FILE, CONNECTIONS_FILE = "pipeline.yaml", "connections.yaml"
@@ -54,7 +54,7 @@ def init(
         raise ConfigError(
             f"{target} is there already",
             hint="give another --directory, or --force to write over it",
-            code=WOULD_OVERWRITE,
+            code=Code.WOULD_OVERWRITE,
         )
     keys = _kafka_keys(bootstrap, kafka_config or [])
     wanted = Wanted(topic, keys, table, name, catalog_uri, warehouse, kafka, catalog, registry, deployment)
@@ -83,7 +83,7 @@ def _kafka_keys(bootstrap: str | None, pairs: Sequence[str]) -> dict[str, str]:
         key, separator, value = pair.partition("=")
         if not (key and separator and value):
             raise ConfigError(
-                "--kafka-config takes KEY=VALUE", hint="for example security.protocol=SASL_SSL", code=OPTION
+                "--kafka-config takes KEY=VALUE", hint="for example security.protocol=SASL_SSL", code=Code.OPTION
             )
         keys[key] = value
     return keys

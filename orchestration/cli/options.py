@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calve.sink_core import imports
-from calve.sink_core.error_codes.files import WRONG_KIND
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -95,4 +95,4 @@ def _lacking(command: str, pipeline: Pipeline) -> ConfigError:
 
     has = ", ".join(KINDS[pipeline.kind].commands)
     message = f"{pipeline.path}: kind {pipeline.kind} has no `{command}`"
-    return ConfigError(message, hint=f"it has {has}", code=WRONG_KIND)
+    return ConfigError(message, hint=f"it has {has}", code=Code.WRONG_KIND)

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from calve.sink_core.error_codes.files import NOBODY_TO_ASK
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import CalveError, ConfigError, FindingError, printable
 from calve.sink_core.finding import NOTHING, PROVEN, VIOLATED
 from calve.sink_core.hidden import plain_without_secrets, without_secrets
@@ -104,7 +104,7 @@ def ask(question: str, *, as_json: bool) -> None:
         raise ConfigError(
             "nobody to ask here; nothing was changed",
             hint="add --yes once you have read what it does",
-            code=NOBODY_TO_ASK,
+            code=Code.NOBODY_TO_ASK,
         )
     typer.confirm(question, abort=True)
 

@@ -9,7 +9,7 @@ import typer
 from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, control_plane, user
 from calve.orchestration.cli.output import error_document, say, say_json, working
-from calve.sink_core.error_codes.files import OPTION
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import CalveError, ConfigError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def pause(
 
     if giving_up and not wait:
         raise ConfigError(
-            "--give-up goes with --wait", hint="add --wait, and --timeout 0 to give up at once", code=OPTION
+            "--give-up goes with --wait", hint="add --wait, and --timeout 0 to give up at once", code=Code.OPTION
         )
     with working("connecting") as status, control_plane(file, connections) as plane:
         made = pausing.pause(plane, user(), reason)

@@ -19,7 +19,7 @@ from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, of_kind
 from calve.orchestration.cli.output import say_json, say_table, working
 from calve.orchestration.cli.positions_table import Positions
-from calve.sink_core.error_codes.files import OPTION
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 
 app = typer.Typer(help="The positions of a pipeline: what they are, other ones, and as a file for another pipeline.")
@@ -77,7 +77,7 @@ def set_(
         raise ConfigError(
             "positions are given in one way: as TOPIC/P:OFFSET, by --partition and --offset, or by --from",
             hint="give one of them",
-            code=OPTION,
+            code=Code.OPTION,
         )
     if not positions:
         pipeline, body = of_kind("positions set --partition", file, connections)
@@ -150,7 +150,7 @@ def import_(
 ) -> None:
     """Begin a pipeline that has never published with these positions, in place of `source.start`."""
     if (positions is None) == (origin is None):
-        raise ConfigError("positions come from a file or by --from", hint="give one of the two", code=OPTION)
+        raise ConfigError("positions come from a file or by --from", hint="give one of the two", code=Code.OPTION)
     if positions is None:
         pipeline, body = of_kind("positions import --from", file, connections)
         body(pipeline, yes=yes, as_json=as_json)

@@ -14,7 +14,7 @@ from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
 from calve.orchestration.cli.output import ask, say, say_json, say_table, working
 from calve.orchestration.wording import counted
-from calve.sink_core.error_codes.files import OPTION
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ def replay(
         raise ConfigError(
             "--refill reads what the table lost, --from, --to and --range replace what it has",
             hint="choose one of them",
-            code=OPTION,
+            code=Code.OPTION,
         )
     if dry_run and wanted is None:
         raise ConfigError(
-            "--dry-run shows which rows are replaced", hint="give --from, --to or --range with it", code=OPTION
+            "--dry-run shows which rows are replaced", hint="give --from, --to or --range with it", code=Code.OPTION
         )
     pipeline = sink("replay", file, connections)
     with working("connecting") as status, session_on_spark(pipeline) as session:

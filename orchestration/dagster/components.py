@@ -16,9 +16,9 @@ from pydantic_core import CoreSchema
 
 from calve.orchestration.dagster.build import build_pipeline_defs
 from calve.orchestration.dagster.common.assets import COMPONENT_FILES
+from calve.sink_core.codes import Code
 from calve.sink_core.config.kinds import DEFAULT, KINDS
 from calve.sink_core.config.load import load, nearest_connections
-from calve.sink_core.error_codes.files import WRONG_KIND
 from calve.sink_core.errors import CalveError, ConfigError
 
 PRODUCES = ["asset", "asset_check", "job", "sensor", "schedule", "resource"]
@@ -207,7 +207,7 @@ class PipelineComponent(dg.Component):
             raise ConfigError(
                 f"{file}: kind: {cls.__name__} is for pipelines of kind {cls.attributes.kind}, this is kind {kind}",
                 hint=f"set kind: {cls.attributes.kind}, or name the component of kind {kind} as type",
-                code=WRONG_KIND,
+                code=Code.WRONG_KIND,
             )
         return cls(file, str(given["name"]) if "name" in given else None)
 

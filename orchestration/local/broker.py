@@ -15,8 +15,8 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 from calve.orchestration.local import broker_files
+from calve.sink_core.codes import Code
 from calve.sink_core.detached import HOST, Detached, choose_port, free_port, launch
-from calve.sink_core.error_codes.machine import BROKER_STORAGE, RUNS_OTHERWISE
 from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.jars import kafka_jars
 from calve.sink_core.java import find_java, write_properties
@@ -69,7 +69,7 @@ def start(
             raise ConfigError(
                 f"the broker in {directory} already runs on port {running.port}, asked for {port}",
                 hint=f"stop it first, or leave out the port: `calve broker stop --dir {directory}`",
-                code=RUNS_OTHERWISE,
+                code=Code.RUNS_OTHERWISE,
             )
         running.server.wait_until(
             lambda: _answers(running),
@@ -131,7 +131,7 @@ def _format(directory: Path, java: list[str], settings: Mapping[str, str]) -> No
         raise ConfigError(
             f"the broker's storage in {directory} could not be formatted: {reason}",
             hint="correct the server property it names",
-            code=BROKER_STORAGE,
+            code=Code.BROKER_STORAGE,
         )
     fresh.rename(data)
 

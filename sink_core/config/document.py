@@ -1,5 +1,5 @@
-"""Writes the documents that are made of data: of the models two JSON Schemas and the reference page, of the tables of
-codes and findings a page each.
+"""Writes the documents that are made of data: of the models two JSON Schemas and the reference page, of the table of
+findings a page.
 
 `python -m calve.sink_core.config.document` writes them into `docs/`; with `--check` it only says which of them are out
 of date and exits 1 if any is.
@@ -20,7 +20,7 @@ from pydantic_core.core_schema import ModelSchema
 from calve.sink_core.config.common import PipelineConfig
 from calve.sink_core.config.connections import OWNED_BY_CALVE, Connections
 from calve.sink_core.config.kinds import KINDS, file_type
-from calve.sink_core.explain import errors_page, findings_page
+from calve.sink_core.explain import findings_page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -67,7 +67,6 @@ def documents() -> dict[str, str]:
         "pipeline.schema.json": _json(schema_of(file_type())),
         "connections.schema.json": _json(schema_of(Connections)),
         "reference.md": reference(),
-        "errors.md": errors_page(),
         "findings.md": findings_page(),
     }
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.assemble import names_of_connections, unknown_names
 from calve.sink_core.config.common import PipelineConfig
 from calve.sink_core.config.connections import Connections
@@ -17,7 +18,6 @@ from calve.sink_core.config.kinds import DEFAULT, KINDS, Kind
 from calve.sink_core.config.model import Model
 from calve.sink_core.config.problems import problem, problems
 from calve.sink_core.config.yaml_file import Document, documents, read
-from calve.sink_core.error_codes.files import NO_SUCH_FILE, SETTINGS, WHICH_DOCUMENT, WRONG_KIND
 from calve.sink_core.errors import ConfigError
 
 CONNECTIONS_FILE = "connections.yaml"
@@ -54,7 +54,7 @@ def load(path: Path, connections: Path | None = None, *, name: str | None = None
             pipeline = kind.assemble(config, shared, path)
             spark = pipeline.spark.placed(shared_file, name_of(config.spark))
             return replace(pipeline, spark=spark)
-    raise ConfigError("\n".join(found), hint="docs/reference.md lists every key", code=SETTINGS)
+    raise ConfigError("\n".join(found), hint="docs/reference.md lists every key", code=Code.SETTINGS)
 
 
 def load_as(wanted: type[P], path: Path, connections: Path | None = None) -> P:
@@ -62,7 +62,7 @@ def load_as(wanted: type[P], path: Path, connections: Path | None = None) -> P:
     pipeline = load(path, connections)
     if not isinstance(pipeline, wanted):
         needed = next(name for name, kind in KINDS.items() if kind.pipeline is wanted)
-        raise ConfigError(f"{path}: kind {needed} is needed, this is kind {pipeline.kind}", code=WRONG_KIND)
+        raise ConfigError(f"{path}: kind {needed} is needed, this is kind {pipeline.kind}", code=Code.WRONG_KIND)
     return pipeline
 
 
@@ -91,9 +91,11 @@ def _pipeline_of(path: Path, name: str | None) -> tuple[Document, Path]:
     known = ", ".join(f"{path}#{each}" for each in named)
     if name is None:
         hint = f"say which pipeline: {known}" if known else "keep one of them; others begin with ---"
-        raise ConfigError(f"{path}: holds {len(found)} YAML documents", hint=hint, code=WHICH_DOCUMENT)
+        raise ConfigError(f"{path}: holds {len(found)} YAML documents", hint=hint, code=Code.WHICH_DOCUMENT)
     raise ConfigError(
-        f"{path}: holds no pipeline {name}", hint=f"it has {known}" if known else "check the name", code=WHICH_DOCUMENT
+        f"{path}: holds no pipeline {name}",
+        hint=f"it has {known}" if known else "check the name",
+        code=Code.WHICH_DOCUMENT,
     )
 
 
@@ -107,7 +109,7 @@ def _require(path: Path, what: str) -> None:
         raise ConfigError(
             f"{path}: no such {what}",
             hint=f"check the path; {CONNECTIONS_FILE} is looked for beside the pipeline file and above",
-            code=NO_SUCH_FILE,
+            code=Code.NO_SUCH_FILE,
         )
 
 

@@ -10,10 +10,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from yaml import safe_load
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.model import Location
 from calve.sink_core.config.references import redact
 from calve.sink_core.config.yaml_file import Document
-from calve.sink_core.error_codes.files import SETTINGS
 from calve.sink_core.errors import ConfigError
 
 Schema = Mapping[str, Any]
@@ -31,7 +31,9 @@ def checked(text: str, model: type[BaseModel]) -> str:
         model.model_validate(safe_load(text))
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_url=False)]
-        raise ConfigError("\n".join(faults), hint="give another value on the command line", code=SETTINGS) from None
+        raise ConfigError(
+            "\n".join(faults), hint="give another value on the command line", code=Code.SETTINGS
+        ) from None
     return text
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.connections import RegistryConnection
 from calve.sink_core.config.sink_source import KeyFormat, Source, TopicFormats, ValueFormat
-from calve.sink_core.error_codes.files import KEYS_DIFFER, TWO_FORMATS
-from calve.sink_core.error_codes.records import SCHEMA_FILE
 from calve.sink_core.errors import ConfigError
 
 BINARY = "binary"
@@ -83,7 +82,7 @@ class FormatsByTopic:
             raise ConfigError(
                 f"source.formats: topic {topic} is of entries {found[0][0]} and {found[1][0]}",
                 hint="narrow topics_regex of one of them",
-                code=TWO_FORMATS,
+                code=Code.TWO_FORMATS,
             )
         return found[0][1] if found else self.default
 
@@ -98,7 +97,7 @@ class FormatsByTopic:
             raise ConfigError(
                 f"{wanted_by}: keys are {' and '.join(found)}, by {' and '.join(found.values())}",
                 hint="name the topics of one of them under the table's topics",
-                code=KEYS_DIFFER,
+                code=Code.KEYS_DIFFER,
             )
         return BINARY
 
@@ -159,5 +158,7 @@ def _schema_file(path: Path, setting: str) -> SchemaFile:
     except (OSError, UnicodeDecodeError) as error:
         said = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise ConfigError(
-            f"{setting}: {path}: {said}", hint="name an .avsc file by its path from the pipeline file", code=SCHEMA_FILE
+            f"{setting}: {path}: {said}",
+            hint="name an .avsc file by its path from the pipeline file",
+            code=Code.SCHEMA_FILE,
         ) from None

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 from urllib.parse import unquote
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.urls import REFERENCE, for_place, is_address
-from calve.sink_core.error_codes.files import ENDS_BLANK, NO_VALUE, UNSET_VARIABLE
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.hidden import HIDDEN, keep_secret, without_secrets
 
@@ -113,11 +113,11 @@ def _walk(key: str, value: object, leaf: Callable[[str, object], object]) -> obj
 
 def _from_environment(key: str, value: object) -> object:
     if value is None:
-        raise ConfigError(f"{key}: has no value (null)", hint="give it one, or remove the key", code=NO_VALUE)
+        raise ConfigError(f"{key}: has no value (null)", hint="give it one, or remove the key", code=Code.NO_VALUE)
     if not isinstance(value, str):
         return value
     if fault := malformed(value):
-        raise ConfigError(f"{key}: {fault}", hint=f"write {FORM}", code=NO_VALUE)
+        raise ConfigError(f"{key}: {fault}", hint=f"write {FORM}", code=Code.NO_VALUE)
     text = REFERENCE.sub(lambda match: for_place(value, match.start(), _variable(key, match[1])), value)
     within = [
         match[2] for pattern in (_WHOLE, _PASSWORD, _HIDDEN_PARAMETER) for match in pattern.finditer(text) if match[2]
@@ -149,14 +149,14 @@ def _variable(key: str, name: str) -> str:
         raise ConfigError(
             f"{key}: environment variable {name} is {state}",
             hint=f"set {name} where this process starts; Spark executors need it too",
-            code=UNSET_VARIABLE,
+            code=Code.UNSET_VARIABLE,
         )
     # A file in PEM ends in a line break.
     if value[-1].isspace() and not _PEM.match(value):
         raise ConfigError(
             f"{key}: environment variable {name} ends in white space",
             hint=f"set {name} without its last line break or blank: printf %s, or $(cat FILE), leaves it out",
-            code=ENDS_BLANK,
+            code=Code.ENDS_BLANK,
         )
     return value
 

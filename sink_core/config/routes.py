@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.routing import (
     VALUE,
     Condition,
@@ -18,7 +19,6 @@ from calve.sink_core.config.routing import (
 )
 from calve.sink_core.config.sink import SinkConfig
 from calve.sink_core.config.tables import Table
-from calve.sink_core.error_codes.files import NO_TABLE_NAME, ONE_TABLE_TWICE
 from calve.sink_core.errors import ConfigError
 
 
@@ -98,14 +98,14 @@ def _by_topic(config: SinkConfig, topics: list[str]) -> dict[str, tuple[Table, s
                 raise ConfigError(
                     f"tables: topic {topic} gives {name} by {entry.name}, which is no name for its table",
                     hint="narrow source.topics_regex, or name a table for the topic under another name",
-                    code=NO_TABLE_NAME,
+                    code=Code.NO_TABLE_NAME,
                 )
             if name in found:
                 raise ConfigError(
                     f"tables: topics {found[name][1]} and {topic} both give table {name}",
                     hint="use more of the topics' names in the table's name, or list one of the topics under topics of "
                     "a table of its own",
-                    code=ONE_TABLE_TWICE,
+                    code=Code.ONE_TABLE_TWICE,
                 )
             found[name] = (entry, topic)
     return found

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.assemble import catalog_settings, hudi_settings, kafka_settings, spark_settings
 from calve.sink_core.config.connections import Connections
 from calve.sink_core.config.effective import CatalogSettings, HudiSettings, Pipeline, name_of
@@ -29,7 +30,6 @@ from calve.sink_core.config.tables import (
     Transform,
     UnknownFields,
 )
-from calve.sink_core.error_codes.files import NO_SUCH_NAME, TOO_MANY_TABLES
 from calve.sink_core.errors import ConfigError
 
 T = TypeVar("T")
@@ -183,7 +183,7 @@ class SinkPipeline(Pipeline):
             raise ConfigError(
                 f"table {foreign[0]} is not fed by pipeline {self.name}",
                 hint=f"name one of {', '.join(self.table_names)}",
-                code=NO_SUCH_NAME,
+                code=Code.NO_SUCH_NAME,
             )
 
     @cached_property
@@ -324,7 +324,7 @@ def check_number(pipeline: SinkPipeline) -> None:
                 f"tables: {entry.name_from.field} names {number:,} tables by {entry.name}, more than its "
                 f"name_from.max_tables allows ({entry.name_from.max_tables:,}); none was created",
                 hint="narrow name_from.allow, or raise name_from.max_tables if they are meant",
-                code=TOO_MANY_TABLES,
+                code=Code.TOO_MANY_TABLES,
             )
 
 

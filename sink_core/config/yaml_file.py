@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import yaml
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.model import Location
 from calve.sink_core.config.references import of_dagster
-from calve.sink_core.error_codes.files import UNREADABLE_FILE, WHICH_DOCUMENT
 from calve.sink_core.errors import ConfigError
 
 _MERGE = "tag:yaml.org,2002:merge"
@@ -46,7 +46,7 @@ def read(path: Path) -> Document:
         raise ConfigError(
             f"{path}: holds {len(found)} YAML documents",
             hint="keep one of them; others begin with ---",
-            code=WHICH_DOCUMENT,
+            code=Code.WHICH_DOCUMENT,
         )
     return found[0]
 
@@ -65,24 +65,28 @@ def documents(path: Path) -> list[Document]:
             if found:
                 return found
         raise ConfigError(
-            f"{path}: holds no mapping of settings", hint="begin with a key such as name:", code=UNREADABLE_FILE
+            f"{path}: holds no mapping of settings", hint="begin with a key such as name:", code=Code.UNREADABLE_FILE
         )
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise ConfigError(f"{path}: can't be read: {reason}", hint="check the path", code=UNREADABLE_FILE) from error
+        raise ConfigError(
+            f"{path}: can't be read: {reason}", hint="check the path", code=Code.UNREADABLE_FILE
+        ) from error
     except yaml.YAMLError as error:
         # The error itself quotes what it met, which may be a secret; as a cause it would be printed with a traceback.
-        raise ConfigError(f"{path}{_fault(error)}", hint="check indentation and quotes", code=UNREADABLE_FILE) from None
+        raise ConfigError(
+            f"{path}{_fault(error)}", hint="check indentation and quotes", code=Code.UNREADABLE_FILE
+        ) from None
     except RecursionError:
         raise ConfigError(
-            f"{path}: is not YAML: nested too deeply", hint="take out what holds itself", code=UNREADABLE_FILE
+            f"{path}: is not YAML: nested too deeply", hint="take out what holds itself", code=Code.UNREADABLE_FILE
         ) from None
     except (ValueError, LookupError, TypeError, AttributeError):
         # What the library's conversions of scalars raise on their own: `2020-99-99`, `0b`, `-`.
         raise ConfigError(
             f"{path}: is not YAML: a value looks like a date, a number or another type and is none",
             hint="quote it",
-            code=UNREADABLE_FILE,
+            code=Code.UNREADABLE_FILE,
         ) from None
 
 
@@ -101,7 +105,7 @@ def _refuse_repeated(path: Path, root: yaml.Node) -> None:
     repeated = list(_repeated(root, "", set()))
     if repeated:
         lines = [f"{path}:{line}: {key}: given twice" for key, line in repeated]
-        raise ConfigError("\n".join(lines), hint="keep one of them", code=UNREADABLE_FILE)
+        raise ConfigError("\n".join(lines), hint="keep one of them", code=Code.UNREADABLE_FILE)
 
 
 def _repeated(node: yaml.Node, prefix: str, visited: set[int]) -> Iterator[tuple[str, int]]:

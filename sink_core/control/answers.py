@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import Resolved
 from calve.sink_core.control.plane import AnyPlane
-from calve.sink_core.error_codes.operations import NO_SUCH_CHOICE, NOT_POSSIBLE, NOT_STANDING, OVERTAKEN
 from calve.sink_core.errors import CalveError, ConfigError, FindingError, RetriableError
 from calve.sink_core.failpoints import reach
 
@@ -72,7 +72,9 @@ class Answers(Generic[P]):
         if choice not in found.choices:
             offers = f"{found.message}\n{finding} offers {', '.join(found.choices) or NO_CHOICE}"
             raise ConfigError(
-                f"{offers}, not {choice}" if choice and found.choices else offers, hint=found.hint, code=NO_SUCH_CHOICE
+                f"{offers}, not {choice}" if choice and found.choices else offers,
+                hint=found.hint,
+                code=Code.NO_SUCH_CHOICE,
             )
         return Prepared(found, choice, self.resolvers[finding, choice](self.plane, found))
 
@@ -128,17 +130,19 @@ class Answers(Generic[P]):
             return matching[0]
         if matching:
             subjects = ", ".join(f.subject for f in matching)
-            raise ConfigError(f"{finding} stands for {subjects}", hint="say which: --subject NAME", code=NOT_STANDING)
+            raise ConfigError(
+                f"{finding} stands for {subjects}", hint="say which: --subject NAME", code=Code.NOT_STANDING
+            )
         of = f" of {subject}" if subject else ""
         others = "; ".join(f.message for f in stand)
         if others:
             raise ConfigError(
-                f"{finding}{of} does not stand. What does: {others}", hint=stand[0].hint, code=NOT_STANDING
+                f"{finding}{of} does not stand. What does: {others}", hint=stand[0].hint, code=Code.NOT_STANDING
             )
         raise ConfigError(
             f"{finding}{of} does not stand, nor does any other finding",
             hint=f"nothing is to be done; calve resume {self.plane.pipeline.path} has a stopped pipeline tried again",
-            code=NOT_STANDING,
+            code=Code.NOT_STANDING,
         )
 
 
@@ -155,7 +159,7 @@ def overtaken(plane: AnyPlane, why: str) -> RetriableError:
     return RetriableError(
         f"overtaken, nothing was changed: {why}",
         hint=f"calve status {plane.pipeline.path} shows what is left to do",
-        code=OVERTAKEN,
+        code=Code.OVERTAKEN,
     )
 
 
@@ -166,5 +170,5 @@ def no_answer(found: FindingError, choice: str, why: str) -> ConfigError:
         f"other choices: {', '.join(others)}" if others else f"calve explain {found.finding} says what else can be done"
     )
     return ConfigError(
-        f"{found.finding}: {found.subject}: {choice} is not possible: {why}", hint=hint, code=NOT_POSSIBLE
+        f"{found.finding}: {found.subject}: {choice} is not possible: {why}", hint=hint, code=Code.NOT_POSSIBLE
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Generic, TypeVar
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control import schemas
 from calve.sink_core.control.container import Containers
 from calve.sink_core.control.events import (
@@ -24,7 +25,6 @@ from calve.sink_core.control.events import (
 from calve.sink_core.control.schemas import Fields
 from calve.sink_core.control.state import AnyState, LogState
 from calve.sink_core.control.values import maker_of
-from calve.sink_core.error_codes.kafka import NEWER_VERSION
 from calve.sink_core.errors import ForeignEvent, OtherKind, ProtocolError
 
 E = TypeVar("E", bound=Event)
@@ -111,14 +111,14 @@ class Fold(Generic[S]):
             raise ProtocolError(
                 f"event {name} is not among the {len(self.types)} types that this Calve {CALVE_VERSION} knows",
                 hint=hint,
-                code=NEWER_VERSION,
+                code=Code.NEWER_VERSION,
             )
         if min_reader > self.reader_version:
             raise ProtocolError(
                 f"event {name} needs reader version {min_reader}, "
                 f"this Calve {CALVE_VERSION} reads up to {self.reader_version}",
                 hint=hint,
-                code=NEWER_VERSION,
+                code=Code.NEWER_VERSION,
             )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Producer
 
-from calve.sink_core.error_codes.kafka import NOT_ACKNOWLEDGED
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import UnknownOutcome
 from calve.sink_core.kafka import clients
 
@@ -85,7 +85,7 @@ class Letters:
         if (left := producer.flush(timeout_s)) > 0:
             raise UnknownOutcome(
                 f"{left:,} dead letters for {self.topic} were not acknowledged in {timeout_s:.0f} s",
-                code=NOT_ACKNOWLEDGED,
+                code=Code.NOT_ACKNOWLEDGED,
             )
 
 

@@ -13,11 +13,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.fold import Fold
 from calve.sink_core.control.state import AnyState
-from calve.sink_core.error_codes.kafka import CONTROL_TOPIC_SETTINGS, LONG_LOG, NO_ANSWER, OPEN_TRANSACTION
 from calve.sink_core.errors import (
     CalveError,
     ConfigError,
@@ -155,7 +155,7 @@ class ControlLog(Generic[S]):
                         f"the last stable offset of {self.topic} stays at {lso} below its end {end} for "
                         f"{patience_s:.0f} s",
                         hint="a transaction is open on the control topic; it ends after its transaction.timeout.ms",
-                        code=OPEN_TRANSACTION,
+                        code=Code.OPEN_TRANSACTION,
                     )
                 time.sleep(LSO_POLL_S)
             return lso
@@ -182,7 +182,7 @@ class ControlLog(Generic[S]):
             self._producer.flush(READ_TIMEOUT_S)
         if not landed:
             raise Unreachable(
-                f"{doing}: no answer after {READ_TIMEOUT_S:.0f} s", hint="is the broker reachable?", code=NO_ANSWER
+                f"{doing}: no answer after {READ_TIMEOUT_S:.0f} s", hint="is the broker reachable?", code=Code.NO_ANSWER
             )
         kind, timestamp_ms = landed[0].timestamp()
         return Appended(landed[0].offset() or 0, timestamp_ms if kind == 2 else -1)
@@ -271,7 +271,7 @@ class ControlLog(Generic[S]):
             raise ConfigError(
                 f"topic {self.topic} has {wrong}; with these the broker may forget events that a table still lacks",
                 hint=f"kafka-configs --alter --topic {self.topic} --add-config {settings}",
-                code=CONTROL_TOPIC_SETTINGS,
+                code=Code.CONTROL_TOPIC_SETTINGS,
             )
 
     def _stable_end(self) -> int:
@@ -340,13 +340,13 @@ class ControlLog(Generic[S]):
                 raise Unreachable(
                     f"{self.topic}: no event for {READ_TIMEOUT_S:.0f} s at control offset {at}, before its end {end}",
                     hint="is the broker reachable?",
-                    code=NO_ANSWER,
+                    code=Code.NO_ANSWER,
                 )
             if until is not None and until.passed:
                 raise Unreachable(
                     f"{self.topic}: read up to {at:,} of {end:,}",
                     hint="the next look goes on from there",
-                    code=LONG_LOG,
+                    code=Code.LONG_LOG,
                 )
             for message in clients.receive(consumer, 500, 0.2):
                 self._take(message)
@@ -388,7 +388,7 @@ class ControlLog(Generic[S]):
             # Whoever asks again must meet it again: the consumer is past it, and the fold is not.
             self.close()
             raise ProtocolError(
-                f"control offset {offset} of {self.topic}: {error.message}", hint=error.hint, code=error.kind
+                f"control offset {offset} of {self.topic}: {error.message}", hint=error.hint, code=error.code
             ) from None
         self.fold.apply(self.state, offset, event)
 

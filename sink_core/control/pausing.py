@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import sleep, time_ns
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import Paused, Resumed
 from calve.sink_core.control.plane import AnyPlane
 from calve.sink_core.control.state import AnyState
-from calve.sink_core.error_codes.operations import RESUMED, STILL_UNDER_WAY
 from calve.sink_core.errors import CalveError
 from calve.sink_core.timing import Deadline
 
@@ -58,7 +58,7 @@ def wait_until_idle(
         if seen and state.paused is None:
             by = state.resumed.by if state.resumed else "somebody"
             raise CalveError(
-                f"resumed by {by} during the wait", hint="calve pause FILE --wait pauses again", code=RESUMED
+                f"resumed by {by} during the wait", hint="calve pause FILE --wait pauses again", code=Code.RESUMED
             )
         if seen and not batches:
             return ()
@@ -69,7 +69,7 @@ def wait_until_idle(
             raise CalveError(
                 f"batches in progress after a wait of {timeout_s:g} s: {listed}",
                 hint="the pause is in effect anyway; `calve pause FILE --wait --give-up` ends what dead runs have left",
-                code=STILL_UNDER_WAY,
+                code=Code.STILL_UNDER_WAY,
             )
         on_progress(f"waiting for batches in progress: {listed}")
         sleep(POLL_S)

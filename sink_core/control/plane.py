@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.control import checks
 from calve.sink_core.control.checkpoint import Needed, checkpoint_of
@@ -21,7 +22,6 @@ from calve.sink_core.control.log import ControlLog
 from calve.sink_core.control.maintenance_report import OnProgress
 from calve.sink_core.control.publisher import Publisher
 from calve.sink_core.control.state import AnyState
-from calve.sink_core.error_codes.files import NOT_RUN_YET, TAKES_OVER
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding, FindingKind
@@ -93,7 +93,7 @@ class ControlPlane(ABC, Generic[P, S]):
         """As the log has it: one that was made anew while this process ran may have another."""
         if self.bound is None:
             raise ConfigError(
-                f"pipeline {self.pipeline.config.name} has not run yet", hint="calve run FILE", code=NOT_RUN_YET
+                f"pipeline {self.pipeline.config.name} has not run yet", hint="calve run FILE", code=Code.NOT_RUN_YET
             )
         return (self.log.state.bound or self.bound).pipeline_id
 
@@ -131,7 +131,7 @@ class ControlPlane(ABC, Generic[P, S]):
             raise ConfigError(
                 f"takes_over: pipeline {taken_over} has never run here: there is no topic {self.log.topic}",
                 hint="correct the name, or leave takes_over out: the pipeline then begins at source.start",
-                code=TAKES_OVER,
+                code=Code.TAKES_OVER,
             )
         state = self._first_read()
         mine = self.new_binding()

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
-from calve.sink_core.error_codes.files import UNREADABLE_FILE
-from calve.sink_core.error_codes.operations import OTHER_POSITIONS, POSITIONS_FILE
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import Offsets, TopicPartition
 
@@ -45,13 +44,13 @@ def read(path: Path) -> PositionsFile:
         return PositionsFile.model_validate_json(path.read_bytes())
     except OSError as error:
         raise ConfigError(
-            f"{path}: can't be read: {error.strerror}", hint="check the path", code=UNREADABLE_FILE
+            f"{path}: can't be read: {error.strerror}", hint="check the path", code=Code.UNREADABLE_FILE
         ) from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         message = f"{path}: not a file of positions: {where}: {first['msg']}"
-        raise ConfigError(message, hint="calve positions export FILE writes one", code=POSITIONS_FILE) from None
+        raise ConfigError(message, hint="calve positions export FILE writes one", code=Code.POSITIONS_FILE) from None
 
 
 def checked(
@@ -68,7 +67,7 @@ def checked(
                 f"the positions are of {what} with id {stored}, this one has id {found}: the same offsets are other "
                 "records there",
                 hint="write the offsets of these topics and their ids into the file, if you know them",
-                code=OTHER_POSITIONS,
+                code=Code.OTHER_POSITIONS,
             )
     positions = {TopicPartition(p.topic, p.partition): p.offset for p in wanted.positions}
     unknown, lacking = sorted(positions.keys() - ends.keys()), sorted(ends.keys() - positions.keys())
@@ -78,13 +77,13 @@ def checked(
         raise ConfigError(
             f"positions and partitions differ: {said}",
             hint="the file needs one for each partition",
-            code=POSITIONS_FILE,
+            code=Code.POSITIONS_FILE,
         )
     for at, offset in sorted(positions.items()):
         if not starts[at] <= offset <= ends[at]:
             raise ConfigError(
                 f"{at}: position {offset} is outside of what the topic has, {starts[at]} to {ends[at]}",
                 hint="records below are gone, records above are not there yet; correct the file if that is meant",
-                code=POSITIONS_FILE,
+                code=Code.POSITIONS_FILE,
             )
     return positions

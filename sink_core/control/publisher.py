@@ -23,13 +23,13 @@ from typing import Generic, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import BatchAbandoned, Event
 from calve.sink_core.control.group import SourceGroup, to_kafka
 from calve.sink_core.control.letters import NONE, Letters
 from calve.sink_core.control.log import PARTITION, ControlLog, headers
 from calve.sink_core.control.state import AnyState
-from calve.sink_core.error_codes.kafka import NOT_ACKNOWLEDGED
 from calve.sink_core.errors import CalveError, Fenced, RetriableError, UnknownOutcome
 from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka import clients
@@ -231,7 +231,7 @@ class Publisher(Generic[S]):
             if producer.flush(TRANSACTION_S) > 0:
                 raise UnknownOutcome(
                     f"the events for {self._log.topic} were not acknowledged in {TRANSACTION_S:.0f} s",
-                    code=NOT_ACKNOWLEDGED,
+                    code=Code.NOT_ACKNOWLEDGED,
                 )
             reach("publish.after-events")
             producer.send_offsets_to_transaction(to_kafka(positions), self._group.metadata(), TRANSACTION_S)
@@ -249,5 +249,5 @@ def _translated(doing: str) -> Generator[None]:
         error = classify(raised, doing)
         cause: KafkaError = raised.args[0]
         if (isinstance(error, RetriableError) and not isinstance(error, Fenced)) or cause.txn_requires_abort():
-            raise UnknownOutcome(error.message, hint=error.hint, code=error.kind) from raised
+            raise UnknownOutcome(error.message, hint=error.hint, code=error.code) from raised
         raise error from raised

@@ -12,9 +12,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TypeVar
 
-from calve.sink_core.error_codes.files import LEAST_ONE
-from calve.sink_core.error_codes.general import FAULT
-from calve.sink_core.error_codes.kafka import BEYOND_END, PARTITIONS_ADDED
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError, ProtocolError
 from calve.sink_core.offsets import OffsetRange, Offsets, TopicPartition
 
@@ -39,7 +37,9 @@ class Limits:
             value = getattr(self, bound.name)
             if value < 1:
                 raise ConfigError(
-                    f"{bound.name} is {value}, the least is 1", hint=f"set `{bound.name}` to 1 or more", code=LEAST_ONE
+                    f"{bound.name} is {value}, the least is 1",
+                    hint=f"set `{bound.name}` to 1 or more",
+                    code=Code.LEAST_ONE,
                 )
 
 
@@ -112,7 +112,7 @@ def _backlogs(starts: Offsets, ends: Offsets, bytes_per_record: Mapping[str, flo
         raise ProtocolError(
             f"{odd}: start {starts.get(odd)}, end {ends.get(odd)}: a partition needs both",
             hint="plan again: partitions were added or the topic was recreated while the offsets were read",
-            code=PARTITIONS_ADDED,
+            code=Code.PARTITIONS_ADDED,
         )
     costs = {topic: _cost(topic, bytes_per_record) for topic in {at.topic for at in ends if ends[at] > starts[at]}}
     return [_backlog(at, starts[at], ends[at], costs.get(at.topic, 1)) for at in sorted(ends)]
@@ -123,7 +123,7 @@ def _backlog(at: TopicPartition, start: int, end: int, cost: int) -> _Backlog:
         raise ProtocolError(
             f"{at}: position {start} lies beyond the end of the log {end}",
             hint="the positions were moved by others or the topic lost records: see `calve status FILE`",
-            code=BEYOND_END,
+            code=Code.BEYOND_END,
         )
     return _Backlog(at, start, end - start, cost)
 
@@ -134,7 +134,7 @@ def _cost(topic: str, bytes_per_record: Mapping[str, float]) -> int:
         raise ProtocolError(
             f"{topic}: has a lag, but its bytes per record are {bytes_per_record.get(topic)}",
             hint="give a finite estimate per topic, from earlier batches or a sample",
-            code=FAULT,
+            code=Code.FAULT,
         )
     return max(1, math.ceil(estimate))
 

@@ -7,9 +7,9 @@ from contextlib import closing
 
 from confluent_kafka.admin import AdminClient
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.topics import Start, StartAtTimestamp
 from calve.sink_core.control.group import SourceGroup
-from calve.sink_core.error_codes.files import START_GROUP
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S, Settings
 from calve.sink_core.kafka.source import offsets_at
@@ -40,7 +40,7 @@ def _from_group(group: str, log_starts: Offsets, ends: Offsets, settings: Settin
         raise ConfigError(
             f"source.start: group {group} has no offsets for {_topics(ends)}",
             hint="name a group that has committed offsets on this cluster, or use earliest or latest",
-            code=START_GROUP,
+            code=Code.START_GROUP,
         )
     return {at: found[at].offset if at in found else log_starts[at] for at in ends}
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from sys import intern
 from typing import Any, Generic, TypeVar
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import (
     BatchAbandoned,
     BatchPublished,
@@ -22,7 +23,6 @@ from calve.sink_core.control.events import (
     Resolved,
     Resumed,
 )
-from calve.sink_core.error_codes.general import FAULT
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.offsets import Offsets, TopicPartition, batch_id_of, dense_to_offsets
 from calve.sink_core.packed_values import PackedDict
@@ -74,7 +74,7 @@ class LogState(Generic[P, C]):
             raise ProtocolError(
                 f"{event.event_type} at control offset {offset} came after the log was read up to {self.next_offset}",
                 hint="run again; if it stays, report it: nothing was committed",
-                code=FAULT,
+                code=Code.FAULT,
             )
         self.next_offset = offset + 1
         if self.oldest_ms is None:

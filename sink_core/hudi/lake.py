@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pyiceberg.schema import Schema
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.references import resolve
 from calve.sink_core.config.sink_pipeline import TableSettings
 from calve.sink_core.config.tables import EvolveStep
-from calve.sink_core.error_codes.hudi import HUDI_ANSWER, HUDI_REFUSED
 from calve.sink_core.errors import CalveError, TableUnusable, Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.hudi.commit.examine import HudiTables
@@ -101,7 +101,7 @@ class HudiLake:
                     raise Unreachable(
                         f"changing the columns of {name}: {error}",
                         hint="the table stays as it is, and the next run tries again",
-                        code=HUDI_REFUSED,
+                        code=Code.HUDI_REFUSED,
                     ) from None
         return ()
 
@@ -119,7 +119,7 @@ class HudiLake:
             raise TableUnusable(
                 f"{table.name}: was created again, and batches are published for it as it is now",
                 hint="choose `refill`, which reads again what the former table had",
-                code=HUDI_ANSWER,
+                code=Code.HUDI_ANSWER,
             )
         with self.committer.locked(table):
             reach("resolve.after-list")

@@ -13,20 +13,7 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.general import FENCED, RETRIABLE
-from calve.sink_core.error_codes.kafka import (
-    BROKERS_BUSY,
-    KAFKA_SETTING,
-    LOG_IN,
-    NO_BROKER,
-    NO_ROOM,
-    NO_SUCH_TOPIC,
-    NOT_GRANTED,
-    TOO_FEW_BROKERS,
-    TOO_LARGE,
-    UNKNOWN_KAFKA_ERROR,
-)
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, Unreachable
 from calve.sink_core.kafka.compat import TIMED_OUT
 
@@ -39,7 +26,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class _Meaning:
     error: type[CalveError]
-    kind: ErrorCode
+    code: Code
     hint: str
     codes: frozenset[int]
 
@@ -51,7 +38,7 @@ def _codes(names: str) -> frozenset[int]:
 _MEANINGS = (
     _Meaning(
         Unreachable,
-        NO_BROKER,
+        Code.NO_BROKER,
         "check `bootstrap.servers` and that the brokers run; a refused log-in can look like this too: check "
         "`security.protocol`, `sasl.*` and `ssl.*`",
         _codes(
@@ -61,7 +48,7 @@ _MEANINGS = (
     ),
     _Meaning(
         Unreachable,
-        LOG_IN,
+        Code.LOG_IN,
         "check `security.protocol`, `sasl.mechanism`, `sasl.username`, `sasl.password` and `ssl.ca.location`, and that "
         "`bootstrap.servers` names the listener they are for",
         _codes(
@@ -72,7 +59,7 @@ _MEANINGS = (
     ),
     _Meaning(
         Unreachable,
-        BROKERS_BUSY,
+        Code.BROKERS_BUSY,
         "the brokers answered but cannot serve this now (election, missing replicas, overload): run again, and look at "
         "the cluster if it stays",
         _codes(
@@ -88,7 +75,7 @@ _MEANINGS = (
     ),
     _Meaning(
         RetriableError,
-        RETRIABLE,
+        Code.RETRIABLE,
         "run again",
         _codes(
             "CONCURRENT_TRANSACTIONS UNSTABLE_OFFSET_COMMIT REBALANCE_IN_PROGRESS TRANSACTION_ABORTABLE "
@@ -98,14 +85,14 @@ _MEANINGS = (
     ),
     _Meaning(
         Fenced,
-        FENCED,
+        Code.FENCED,
         "another run of this pipeline took over; let it finish, or run again",
         # Once a producer has been told that it is fenced, librdkafka answers whatever it is asked next with _FATAL.
         _codes("_FENCED _FATAL PRODUCER_FENCED INVALID_PRODUCER_EPOCH FENCED_INSTANCE_ID FENCED_MEMBER_EPOCH"),
     ),
     _Meaning(
         ConfigError,
-        NO_SUCH_TOPIC,
+        Code.NO_SUCH_TOPIC,
         "check the spelling of the topic, that it exists on the cluster `bootstrap.servers` names, and that its ACLs "
         "allow DESCRIBE",
         _codes(
@@ -115,14 +102,14 @@ _MEANINGS = (
     ),
     _Meaning(
         ConfigError,
-        TOO_LARGE,
+        Code.TOO_LARGE,
         "the answer holds a record, or a compressed batch of records, larger than this client accepts: set "
         "`receive.message.max.bytes` under `kafka` in connections.yaml to more than the topic's largest batch unpacked",
         _codes("_BAD_MSG _BAD_COMPRESSION"),
     ),
     _Meaning(
         ConfigError,
-        NOT_GRANTED,
+        Code.NOT_GRANTED,
         "grant the principal the missing ACL; `calve check FILE` prints the ones a pipeline needs",
         _codes(
             "TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED CLUSTER_AUTHORIZATION_FAILED "
@@ -131,19 +118,19 @@ _MEANINGS = (
     ),
     _Meaning(
         RetriableError,
-        TOO_FEW_BROKERS,
+        Code.TOO_FEW_BROKERS,
         "wait until the brokers that are away are back; if there never were so many, set `replication_factor`",
         _codes("INVALID_REPLICATION_FACTOR"),
     ),
     _Meaning(
         RetriableError,
-        NO_ROOM,
+        Code.NO_ROOM,
         "free memory, open files, threads or disk of this host",
         _codes("_CRIT_SYS_RESOURCE _FS"),
     ),
     _Meaning(
         ConfigError,
-        KAFKA_SETTING,
+        Code.KAFKA_SETTING,
         "correct the setting the message names, under `kafka` in connections.yaml or on the broker",
         _codes(
             "_INVALID_ARG _NOT_CONFIGURED _UNSUPPORTED_FEATURE _NOT_IMPLEMENTED "
@@ -161,14 +148,14 @@ def classify(error: KafkaException | KafkaError, doing: str) -> CalveError:
     """The Calve error for `error`, met while `doing` something ("reading the end offsets of flights")."""
     cause = _kafka_error(error)
     if cause is None:
-        return RetriableError(f"{doing}: {error}", hint=_UNEXPECTED, code=UNKNOWN_KAFKA_ERROR)
+        return RetriableError(f"{doing}: {error}", hint=_UNEXPECTED, code=Code.UNKNOWN_KAFKA_ERROR)
     message = f"{doing}: {cause.name()}: {cause.str()}"
     for meaning in _MEANINGS:
         if cause.code() in meaning.codes:
-            return meaning.error(message, hint=meaning.hint, code=meaning.kind)
+            return meaning.error(message, hint=meaning.hint, code=meaning.code)
     if cause.retriable():
         return RetriableError(message, hint="run again")
-    return RetriableError(message, hint=_UNEXPECTED, code=UNKNOWN_KAFKA_ERROR)
+    return RetriableError(message, hint=_UNEXPECTED, code=Code.UNKNOWN_KAFKA_ERROR)
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from typing import Any
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.references import redact
-from calve.sink_core.error_codes.kafka import NO_BROKER
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import Settings
@@ -64,7 +64,7 @@ def cluster(
         raise classify(KafkaError(TIMED_OUT, f"no answer for {silent_s:g} s"), doing)
     hint = next((hint for sign, hint in _HINTS.items() if any(sign in each for each in said)), None)
     raise Unreachable(
-        f"{doing}: {'; '.join(said)}", hint=hint or classify(KafkaError(TRANSPORT), "").hint, code=NO_BROKER
+        f"{doing}: {'; '.join(said)}", hint=hint or classify(KafkaError(TRANSPORT), "").hint, code=Code.NO_BROKER
     )
 
 

@@ -13,9 +13,8 @@ import numpy as np
 from confluent_kafka import KafkaError
 
 from calve.sink_core import compiled
+from calve.sink_core.codes import Code
 from calve.sink_core.counts import PartitionCounts
-from calve.sink_core.error_codes.general import FAULT
-from calve.sink_core.error_codes.kafka import SILENT_PARTITION
 from calve.sink_core.errors import CalveError, ProtocolError, TerminalError, Unreachable
 from calve.sink_core.findings import POSITIONS_BEYOND_END, RECORDS_LOST
 from calve.sink_core.kafka import clients, librdkafka
@@ -153,7 +152,7 @@ class RangeReader:
                 raise ProtocolError(
                     f"{self.slices[i]}: offsets must increase, {offsets[:20]} came where {self._next[i]} was next",
                     hint="report it, with the versions of the brokers and of librdkafka",
-                    code=FAULT,
+                    code=Code.FAULT,
                 )
             self._next[i] = after(int(offsets[-1]))
         count(messages, self.counts)
@@ -199,7 +198,7 @@ class RangeReader:
         return Unreachable(
             f"{doing}: nothing came for {self._stall_seconds:g} s{said}",
             hint="see whether the partitions have leaders, and whether a transaction hangs (kafka-transactions.sh)",
-            code=SILENT_PARTITION,
+            code=Code.SILENT_PARTITION,
         )
 
     def _open_shown(self) -> str:

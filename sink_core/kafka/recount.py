@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from pyroaring import BitMap64
 
-from calve.sink_core.error_codes.kafka import SILENT_PARTITION
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.kafka.clients import Settings, reader, receive
 from calve.sink_core.kafka.compat import AUTO_OFFSET_RESET, PARTITION_EOF, ConfigResource, ResourceType
@@ -61,7 +61,7 @@ def _read(
             at = min(reading)
             raise Unreachable(
                 f"{at}: no record and no end for {STALL_S:.0f} s, {len(found[at])} records so far",
-                code=SILENT_PARTITION,
+                code=Code.SILENT_PARTITION,
             )
         for at in _take(messages, ends, found) & reading:
             reading.discard(at)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control.checking import acls
 from calve.sink_core.control.checking.checklist import Check, Note
 from calve.sink_core.control.checking.cluster import TIMEOUT_S, ClusterChecks, count
 from calve.sink_core.control.checking.kernels import reading_check
-from calve.sink_core.error_codes.kafka import ONE_CLUSTER, TOO_FEW_BROKERS
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.kafka.compat import AclOperation, NewTopic
 from calve.sink_core.kafka.failures import reported
@@ -62,7 +62,7 @@ class MirrorChecks:
             raise ConfigError(
                 f"{source} and {target} are one cluster, {found[0]}",
                 hint="correct source.kafka or target.kafka",
-                code=ONE_CLUSTER,
+                code=Code.ONE_CLUSTER,
             )
         return f"{found[0]} and {found[1]}"
 
@@ -100,7 +100,7 @@ class MirrorChecks:
                 f"target.replication_factor is {target.replication_factor}, {self._names[1]} has "
                 f"{count(brokers, 'broker')}",
                 hint="lower it, or leave it out",
-                code=TOO_FEW_BROKERS,
+                code=Code.TOO_FEW_BROKERS,
             )
         remotes = {topic: self._pipeline.remote_of(topic) for topic in self._topics}
         there = existing_topic_ids(self._target.admin, remotes.values(), timeout_s=self._timeout_s)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 
-from calve.sink_core.error_codes.kafka import NOT_ACKNOWLEDGED
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
@@ -40,4 +40,6 @@ def write(plane: MirrorPlane, topic: str, records: Mapping[bytes, bytes | None])
         if refused:
             raise KafkaException(refused[0])
     if left:
-        raise Unreachable(f"{topic}: {left:,} records were not acknowledged", hint="run again", code=NOT_ACKNOWLEDGED)
+        raise Unreachable(
+            f"{topic}: {left:,} records were not acknowledged", hint="run again", code=Code.NOT_ACKNOWLEDGED
+        )

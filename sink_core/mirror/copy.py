@@ -11,9 +11,9 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control import checks
 from calve.sink_core.control.slots.slot import Overtaken, Refused, Slot, SlotResult, SlotSpec
-from calve.sink_core.error_codes.general import FAULT
 from calve.sink_core.errors import CalveError, ProtocolError
 from calve.sink_core.garbage import infrequent_gc
 from calve.sink_core.kafka import clients
@@ -85,7 +85,7 @@ def _copy(spec: CopySpec, number: int, slot: Slot) -> tuple[Refusal, ...]:
                 f"{remote[part.at]}: planned from {part.start}, and the position is "
                 f"{position.offset if position else 'missing'}",
                 hint="run again: the driver looks at the positions first",
-                code=FAULT,
+                code=Code.FAULT,
             )
         # One that was tried again goes on behind what the first try committed; one that comes late copies nothing.
         if position.offset < part.end:

@@ -8,9 +8,9 @@ from contextlib import closing
 
 from confluent_kafka.admin import AdminClient
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control.log import ControlLog
-from calve.sink_core.error_codes.kafka import CYCLE
 from calve.sink_core.errors import ConfigError, FindingError, ProtocolError
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.failures import reported
@@ -44,7 +44,7 @@ def check_no_cycle(
                     f"{topic}: mirror {state.bound.pipeline} reads {remote} of {pipeline.config.target_alias} and "
                     f"writes to {topic} of {pipeline.config.source_alias}: each record would go round for ever",
                     hint="set target.names to {cluster}.{topic}, leave the topic out, or pause the other mirror",
-                    code=CYCLE,
+                    code=Code.CYCLE,
                 )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control.log import ControlLog
-from calve.sink_core.error_codes.files import START_MIRROR
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.segments import translate_back, unbroken
@@ -34,7 +34,7 @@ def other_mirror(plane: MirrorPlane, name: str) -> MirrorState:
             raise ConfigError(
                 f"source.start: no mirror {name} writes to {pipeline.config.source_alias}: it has no topic {topic}",
                 hint="name the mirror that writes into the topics which are now read, or use earliest or latest",
-                code=START_MIRROR,
+                code=Code.START_MIRROR,
             )
         return log.refresh_to_end()
 
@@ -49,7 +49,7 @@ def behind(plane: MirrorPlane, name: str, seen: Seen) -> Mapping[TopicPartition,
         raise ConfigError(
             f"source.start: mirror {name} is not paused: what it has yet to write would be copied back",
             hint="pause it: calve pause FILE --wait, with its file",
-            code=START_MIRROR,
+            code=Code.START_MIRROR,
         )
     return {at: max(start, state.target_ends.get(at, start)) for at, start in seen.starts.items()}
 

@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import Any
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.group import SourceGroup
 from calve.sink_core.control.slots.leading import FENCED_AT_ONCE
 from calve.sink_core.control.slots.slot import TRANSACTION_S
-from calve.sink_core.error_codes.kafka import OPEN_TRANSACTION
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
@@ -146,7 +146,7 @@ class MirrorMaker:
             if all(ends[at] >= end for at, end in wanted.items()):
                 return ends
             if deadline.passed:
-                raise Unreachable("a transaction of MirrorMaker 2 stays open", code=OPEN_TRANSACTION)
+                raise Unreachable("a transaction of MirrorMaker 2 stays open", code=Code.OPEN_TRANSACTION)
             time.sleep(_POLL_S)
 
 

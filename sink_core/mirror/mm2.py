@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.slots.leading import Wanted
-from calve.sink_core.error_codes.files import NOT_RUN_YET
-from calve.sink_core.error_codes.operations import HAS_PUBLISHED, MIRROR_MAKER
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import describe_topics, existing_topic_ids, high_watermarks
@@ -67,7 +66,7 @@ def to_give_back(plane: MirrorPlane) -> dict[TopicPartition, int]:
     """What `give_back` would write, by what the log says. Raises ConfigError as it does."""
     if not plane.read_only() or plane.log.state.last_batch_id is None:
         raise ConfigError(
-            f"pipeline {plane.pipeline.name} has not copied anything yet", hint="calve run FILE", code=NOT_RUN_YET
+            f"pipeline {plane.pipeline.name} has not copied anything yet", hint="calve run FILE", code=Code.NOT_RUN_YET
         )
     plane.check_bound()
     if plane.log.state.paused is None:
@@ -153,12 +152,12 @@ def _sources(plane: MirrorPlane, positions: Offsets) -> dict[TopicPartition, int
 
 
 def _refused(message: str, hint: str) -> ConfigError:
-    return ConfigError(message, hint=hint, code=MIRROR_MAKER)
+    return ConfigError(message, hint=hint, code=Code.MIRROR_MAKER)
 
 
 def _has_copied(plane: MirrorPlane) -> ConfigError:
     return ConfigError(
         f"pipeline {plane.pipeline.name} has copied already: its positions are its own",
         hint="take over by a pipeline of a new name, before its first run",
-        code=HAS_PUBLISHED,
+        code=Code.HAS_PUBLISHED,
     )

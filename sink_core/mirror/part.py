@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import KafkaError, Message, Producer
 
-from calve.sink_core.error_codes.kafka import UNCARRIABLE
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.failpoints import reach
 from calve.sink_core.findings import FOREIGN_RECORDS
@@ -33,7 +33,7 @@ class UncarriableRecord(BadRecord):
         super().__init__(
             f"{at} at offset {offset} has {what}",
             hint="set on_uncarriable: adjust to copy it without, or with timestamp 1; it is then counted",
-            code=UNCARRIABLE,
+            code=Code.UNCARRIABLE,
         )
         self.at, self.offset = at, offset
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calve.sink_core.error_codes.files import NOT_RUN_YET
-from calve.sink_core.error_codes.operations import OVERTAKEN, POSITION_OUTSIDE, POSITIONS_AT_WORK
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError, RetriableError
 from calve.sink_core.mirror import topics
 from calve.sink_core.mirror.plane import MirrorPlane
@@ -45,7 +44,7 @@ def prepare(plane: MirrorPlane, wanted: Offsets) -> list[Move]:
         raise ConfigError(
             f"pipeline {plane.pipeline.name} has not run yet: it begins at source.start",
             hint="set source.start, or run it first: calve run FILE",
-            code=NOT_RUN_YET,
+            code=Code.NOT_RUN_YET,
         )
     plane.bind()
     _check_paused(plane, plane.log.state)
@@ -56,13 +55,13 @@ def prepare(plane: MirrorPlane, wanted: Offsets) -> list[Move]:
             raise ConfigError(
                 f"{at}: this mirror has no position for it",
                 hint=f"it has some of {', '.join(sorted(seen.topics)) or 'no topic'}: calve positions show FILE",
-                code=POSITION_OUTSIDE,
+                code=Code.POSITION_OUTSIDE,
             )
         if not seen.starts[at] <= offset <= seen.ends[at]:
             raise ConfigError(
                 f"{at}: offset {offset} is outside of what the source has, {seen.starts[at]} to {seen.ends[at]}",
                 hint="records below are gone, records above are not there yet",
-                code=POSITION_OUTSIDE,
+                code=Code.POSITION_OUTSIDE,
             )
     moves = [Move(at, remote[at], known[remote[at]], offset) for at, offset in sorted(wanted.items())]
     return [move for move in moves if move.offset != move.position]
@@ -95,9 +94,9 @@ def _check_paused(plane: MirrorPlane, state: MirrorState) -> None:
         raise ConfigError(
             f"pipeline {plane.pipeline.name} is not paused",
             hint="calve pause FILE --wait, and calve resume FILE afterwards",
-            code=POSITIONS_AT_WORK,
+            code=Code.POSITIONS_AT_WORK,
         )
 
 
 def _overtaken(why: str) -> RetriableError:
-    return RetriableError(f"{why}; nothing was changed", hint="look at it again, and run again", code=OVERTAKEN)
+    return RetriableError(f"{why}; nothing was changed", hint="look at it again, and run again", code=Code.OVERTAKEN)

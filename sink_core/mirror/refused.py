@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.slots.slot import Overtaken, Refused, Slot
-from calve.sink_core.error_codes.kafka import REFUSED
 from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.reader import RangeReader
@@ -81,7 +81,7 @@ class _Ear:
         error = ConfigError(
             f"{self.source} at {which}: {self.remote} refuses it: {first.error.name()}: {first.error.str()}",
             hint=_ANSWERS[first.error.code()].format(topic=self.remote.topic),
-            code=REFUSED,
+            code=Code.REFUSED,
         )
         return Refusal(self.source, first.offset, error)
 

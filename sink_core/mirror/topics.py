@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control import checks
 from calve.sink_core.control.blockers import open_transactions, silent_ones
 from calve.sink_core.control.status import Blocker
-from calve.sink_core.error_codes.kafka import NEVER_COPIED, NO_SUCH_TOPIC
 from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
@@ -90,7 +90,7 @@ def selected(plane: MirrorPlane, silent: Silent | None = None) -> list[str]:
         topic: ConfigError(
             f"{plane.pipeline.path}: source.topics: {topic}: not on {plane.pipeline.config.source_alias}",
             hint="correct the name, or leave it out; what was copied of it stays",
-            code=NO_SUCH_TOPIC,
+            code=Code.NO_SUCH_TOPIC,
         )
         for topic in lacking
     }
@@ -113,7 +113,7 @@ def check_names(pipeline: MirrorPipeline) -> None:
         raise ConfigError(
             f"{pipeline.path}: source.topics: {told}",
             hint="leave it out; if it came from nowhere, call target.cluster what no part of its name is",
-            code=NEVER_COPIED,
+            code=Code.NEVER_COPIED,
         )
 
 

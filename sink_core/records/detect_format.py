@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.reading import RegistrySettings, ValueSettings
-from calve.sink_core.error_codes.records import WHICH_REGISTRY
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.connect.decoder import widest_type
 from calve.sink_core.records.decode.registry import HEADER_BYTES, Registry, schema_id
@@ -30,7 +30,7 @@ def _registered(headers: Sequence[bytes], registry: RegistrySettings | None) -> 
         raise ConfigError(
             "the values are in Confluent's wire format, whose schemas are in a registry",
             hint="give it with --registry: its address, or its name in a connections.yaml that is there",
-            code=WHICH_REGISTRY,
+            code=Code.WHICH_REGISTRY,
         )
     asked = Registry(registry)
     for header in headers:
@@ -40,5 +40,5 @@ def _registered(headers: Sequence[bytes], registry: RegistrySettings | None) -> 
     raise ConfigError(
         f"registry {registry.name} has none of the schemas that the sampled values name",
         hint="give the registry that their producer uses with --registry",
-        code=WHICH_REGISTRY,
+        code=Code.WHICH_REGISTRY,
     )

@@ -7,9 +7,9 @@ from importlib import import_module
 
 from pyiceberg.schema import Schema
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.formats import FORMATS
 from calve.sink_core.config.reading import FormatsByTopic, ValueSettings
-from calve.sink_core.error_codes.files import FORMATS_DIFFER
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.decode.format import Format
 
@@ -52,7 +52,7 @@ class Formats:
                 f"topics {found[0][1][0]} and {found[1][1][0]} have values of different formats; "
                 "which columns hold both can't be told",
                 hint="name the columns under auto_create.columns, or a table for each under topics",
-                code=FORMATS_DIFFER,
+                code=Code.FORMATS_DIFFER,
             )
         value_format = found[0][0] if found else format_of(self._readings.default.value)
         wanted = found[0][1] if found else []

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StructType
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.reading import KeySettings
-from calve.sink_core.error_codes.files import PROTOBUF_KEY
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.arrow import arrow_schema
 from calve.sink_core.records.columns.kafka_column import RAW_KEY
@@ -56,7 +56,7 @@ class KeyDecoder:
             raise ConfigError(
                 f"{settings.setting}.as: Protobuf's keys are messages, not {self.shown}",
                 hint="set as: struct<…>",
-                code=PROTOBUF_KEY,
+                code=Code.PROTOBUF_KEY,
             )
         self._single: Callable[[bytes], bytes] | None = None
         schema, key_format = self._schema(kind, settings.format.type), format_of(settings.format)

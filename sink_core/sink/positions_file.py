@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.positions_file import OnePosition, PositionsFile, checked
-from calve.sink_core.error_codes.files import NOT_RUN_YET
-from calve.sink_core.error_codes.operations import HAS_PUBLISHED
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.offsets import Offsets
 from calve.sink_core.sink.loop.planning import Planner
@@ -16,7 +15,9 @@ def export(session: Session) -> PositionsFile:
     """The positions as they are. Raises ConfigError before the first publish, FindingError if they contradict it."""
     if not session.read_only() or session.log.state.last_batch_id is None:
         raise ConfigError(
-            f"pipeline {session.pipeline.name} has not published anything yet", hint="calve run FILE", code=NOT_RUN_YET
+            f"pipeline {session.pipeline.name} has not published anything yet",
+            hint="calve run FILE",
+            code=Code.NOT_RUN_YET,
         )
     session.bind()
     source = Planner(session).look()
@@ -59,5 +60,5 @@ def _published(session: Session) -> ConfigError:
     return ConfigError(
         f"pipeline {session.pipeline.name} has published already: its positions are its own",
         hint="import into a pipeline of a new name, before its first run",
-        code=HAS_PUBLISHED,
+        code=Code.HAS_PUBLISHED,
     )

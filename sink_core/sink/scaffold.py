@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, TimestampType, TimestamptzType
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.common import BATCH_LINES
 from calve.sink_core.config.connections import Connections
 from calve.sink_core.config.model import Model
@@ -22,7 +23,6 @@ from calve.sink_core.config.reading import RegistrySettings, ValueSettings
 from calve.sink_core.config.references import HIDDEN, redact
 from calve.sink_core.config.sink import SinkConfig
 from calve.sink_core.config.yaml_file import read
-from calve.sink_core.error_codes.files import CONNECTION, LITERAL_SECRET, SETTINGS
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.type_text import type_text
 
@@ -68,7 +68,7 @@ def connections_text(
             raise ConfigError(
                 f"{key}: a secret was given literally, and files are no place for secrets",
                 hint=f"put it into an environment variable and give {key}='${{ENV:NAME}}'",
-                code=LITERAL_SECRET,
+                code=Code.LITERAL_SECRET,
             )
     text = f"""\
 # What pipelines share, by name. Secrets stay outside: write ${{ENV:NAME}}, read where the connection is opened.
@@ -153,7 +153,7 @@ def read_connections(path: Path) -> Connections:
         return Connections.model_validate(document.data)
     except ValidationError as error:
         raise ConfigError(
-            "\n".join(problems(error, Connections, document)), hint="correct them first", code=SETTINGS
+            "\n".join(problems(error, Connections, document)), hint="correct them first", code=Code.SETTINGS
         ) from None
 
 
@@ -164,13 +164,13 @@ def only_name(section: str, names: Mapping[str, object], wanted: str | None) -> 
         raise ConfigError(
             f"connections.yaml has no {section} named {wanted!r} (it has {known})",
             hint=f"give one with --{section}",
-            code=CONNECTION,
+            code=Code.CONNECTION,
         )
     if wanted is None and len(names) != 1:
         raise ConfigError(
             f"connections.yaml has {len(names)} under {section} ({known})",
             hint=f"say which with --{section} NAME",
-            code=CONNECTION,
+            code=Code.CONNECTION,
         )
     return wanted or next(iter(names))
 
@@ -219,4 +219,6 @@ def _validate(model: type[M], text: str) -> M:
         return model.model_validate(yaml.safe_load(text))
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_url=False)]
-        raise ConfigError("\n".join(faults), hint="give another value on the command line", code=SETTINGS) from None
+        raise ConfigError(
+            "\n".join(faults), hint="give another value on the command line", code=Code.SETTINGS
+        ) from None

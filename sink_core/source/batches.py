@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.source_pipeline import SourcePipeline
 from calve.sink_core.control.events import Paused
 from calve.sink_core.control.keep_alive import is_due
@@ -23,7 +24,6 @@ from calve.sink_core.control.shares import dealt
 from calve.sink_core.control.slots.leading import Led, Wanted
 from calve.sink_core.control.slots.slot import BATCH_BYTES, SlotResult, SlotSpec, unexplained
 from calve.sink_core.control.status import Blocker
-from calve.sink_core.error_codes.source import NOT_EXACTLY_ONCE
 from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.findings import SOURCE_OFFSET_MOVED
@@ -322,7 +322,7 @@ def refuse_unless_exactly_once(pipeline: SourcePipeline, support: Support) -> No
         raise ConfigError(
             f"{pipeline.reads} does not give every record exactly once: {support.why_not}",
             hint="set it up so that it does, or set exactly_once: requested",
-            code=NOT_EXACTLY_ONCE,
+            code=Code.NOT_EXACTLY_ONCE,
         )
 
 

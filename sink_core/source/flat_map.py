@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from calve.sink_core.error_codes.source import NOT_FLAT
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 
 Primitive = str | int | float | bool | None
@@ -35,7 +35,7 @@ class FlatMap(Mapping[str, Primitive]):
         try:
             values: object = json.loads(text)
         except ValueError as error:
-            raise ConfigError(f"not JSON: {text!r}", hint=_HINT, code=NOT_FLAT) from error
+            raise ConfigError(f"not JSON: {text!r}", hint=_HINT, code=Code.NOT_FLAT) from error
         return cls(_checked(values))
 
     def __getitem__(self, key: str) -> Primitive:
@@ -69,12 +69,12 @@ _HINT = "a source's partitions and offsets are flat: names with texts, numbers, 
 
 def _checked(values: object) -> dict[str, Primitive]:
     if not isinstance(values, Mapping):
-        raise ConfigError(f"not a mapping: {values!r}", hint=_HINT, code=NOT_FLAT)
+        raise ConfigError(f"not a mapping: {values!r}", hint=_HINT, code=Code.NOT_FLAT)
     found = dict[str, Primitive]()
     for name, value in cast(Mapping[object, object], values).items():
         if not isinstance(name, str):
-            raise ConfigError(f"{name!r} is no text: a field's name is one", hint=_HINT, code=NOT_FLAT)
+            raise ConfigError(f"{name!r} is no text: a field's name is one", hint=_HINT, code=Code.NOT_FLAT)
         if not isinstance(value, Primitive) or (isinstance(value, float) and not math.isfinite(value)):
-            raise ConfigError(f"{name}: {value!r} can't stand in a source offset", hint=_HINT, code=NOT_FLAT)
+            raise ConfigError(f"{name}: {value!r} can't stand in a source offset", hint=_HINT, code=Code.NOT_FLAT)
         found[name] = value
     return found

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.slots.slot import Overtaken, Slot
-from calve.sink_core.error_codes.operations import OVERTAKEN
 from calve.sink_core.errors import RetriableError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
@@ -116,7 +116,7 @@ def _commit(plane: SourcePlane, generation: str, records: Mapping[bytes, bytes |
 
 def overtaken_by(why: str) -> RetriableError:
     """What is raised where somebody else was faster."""
-    return RetriableError(f"{why}; nothing was changed", hint="look at it again, and run again", code=OVERTAKEN)
+    return RetriableError(f"{why}; nothing was changed", hint="look at it again, and run again", code=Code.OVERTAKEN)
 
 
 def _value(offset: FlatMap | None) -> bytes | None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import Any, TypeVar, cast
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.references import resolve
 from calve.sink_core.control.status import Blocker
-from calve.sink_core.error_codes.source import NO_SOURCE_CLASS, SOURCE_AWAY, SOURCE_BROKE_RULES, SOURCE_FAILED
 from calve.sink_core.errors import CalveError, ConfigError, ProtocolError, RetriableError, TerminalError
 from calve.sink_core.source.base import (
     BadRow,
@@ -57,13 +57,13 @@ class OpenedSource:
             made: Callable[..., Source] = resolve_name(spec.type)
         except (ImportError, AttributeError, ValueError) as error:
             raise ConfigError(
-                f"source.type: {spec.type}: {error}", hint="is its package installed here?", code=NO_SOURCE_CLASS
+                f"source.type: {spec.type}: {error}", hint="is its package installed here?", code=Code.NO_SOURCE_CLASS
             ) from error
         try:
             self._source = made(**resolve(spec.options))
         except TypeError as error:
             raise ConfigError(
-                f"source.options: {spec.type}: {error}", hint="correct source.options", code=NO_SOURCE_CLASS
+                f"source.options: {spec.type}: {error}", hint="correct source.options", code=Code.NO_SOURCE_CLASS
             ) from error
         except Exception as error:
             raise self._failed("opening it", error) from error
@@ -186,12 +186,12 @@ class OpenedSource:
             return error
         said = f"source {self._type}: {doing}: {type(error).__name__}: {error}"
         if isinstance(error, OSError):
-            return RetriableError(said, hint="run again once its system answers", code=SOURCE_AWAY)
+            return RetriableError(said, hint="run again once its system answers", code=Code.SOURCE_AWAY)
         hint = f"correct its class ({self._type}) or what its options name, then calve resume FILE; nothing was stored"
-        return TerminalError(said, hint=hint, code=SOURCE_FAILED)
+        return TerminalError(said, hint=hint, code=Code.SOURCE_FAILED)
 
     def _broke(self, what: str) -> ProtocolError:
-        return ProtocolError(f"source {self._type}: {what}", hint="correct the source", code=SOURCE_BROKE_RULES)
+        return ProtocolError(f"source {self._type}: {what}", hint="correct the source", code=Code.SOURCE_BROKE_RULES)
 
 
 def _typed(given: Any, wanted: type[T], of: str, where: str) -> T:
@@ -199,6 +199,6 @@ def _typed(given: Any, wanted: type[T], of: str, where: str) -> T:
         raise ProtocolError(
             f"source {of}: {where} gave {type(cast(object, given)).__name__}, not {wanted.__name__}",
             hint="correct the source",
-            code=SOURCE_BROKE_RULES,
+            code=Code.SOURCE_BROKE_RULES,
         )
     return given

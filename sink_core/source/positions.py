@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.slots.leading import Wanted
-from calve.sink_core.error_codes.files import UNREADABLE_FILE
-from calve.sink_core.error_codes.operations import POSITIONS_AT_WORK, POSITIONS_FILE
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.source.base import Update
 from calve.sink_core.source.flat_map import FlatMap
@@ -61,9 +60,9 @@ def read(path: Path) -> Update:
     try:
         found: Any = json.loads(path.read_text())
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}", hint="check the path", code=UNREADABLE_FILE) from error
+        raise ConfigError(f"{path}: {error.strerror}", hint="check the path", code=Code.UNREADABLE_FILE) from error
     except ValueError as error:
-        raise ConfigError(f"{path}: not JSON: {error}", hint=_FILE, code=POSITIONS_FILE) from error
+        raise ConfigError(f"{path}: not JSON: {error}", hint=_FILE, code=Code.POSITIONS_FILE) from error
     if isinstance(found, dict):
         document = cast(Mapping[str, Any], found)
         found = document.get("positions", document.get("offsets"))
@@ -74,7 +73,7 @@ def read(path: Path) -> Update:
                 at = FlatMap(cast(Mapping[str, Any], partition))
                 wanted[at] = FlatMap(cast(Mapping[str, Any], offset)) if offset is not None else None
             case _:
-                raise ConfigError(f"{path}: no source offset: {each!r}", hint=_FILE, code=POSITIONS_FILE)
+                raise ConfigError(f"{path}: no source offset: {each!r}", hint=_FILE, code=Code.POSITIONS_FILE)
     return wanted
 
 
@@ -138,13 +137,13 @@ def _check_at_rest(plane: SourcePlane) -> None:
         raise ConfigError(
             f"batch {outstanding[0].event.batch_id} is in progress",
             hint="calve pause FILE --wait; with --give-up it ends what dead runs have left",
-            code=POSITIONS_AT_WORK,
+            code=Code.POSITIONS_AT_WORK,
         )
 
 
 def _check_paused(plane: SourcePlane, state: SourceState) -> None:
     if state.paused is None:
-        raise ConfigError(f"pipeline {plane.pipeline.name} is not paused", hint=_PAUSE, code=POSITIONS_AT_WORK)
+        raise ConfigError(f"pipeline {plane.pipeline.name} is not paused", hint=_PAUSE, code=Code.POSITIONS_AT_WORK)
 
 
 def _plain(offset: FlatMap | None) -> dict[str, Any] | None:

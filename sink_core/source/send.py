@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from confluent_kafka import KafkaError, Message
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.slots.slot import Overtaken, Slot, SlotResult, SlotSpec
 from calve.sink_core.control.status import Blocker
-from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.source import BAD_ROW, NO_KEY_FOR_TOPIC, TOO_LARGE_FOR_TOPIC, WHOLE_TOO_LONG
 from calve.sink_core.errors import BadRecord, TerminalError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.garbage import infrequent_gc
@@ -155,7 +154,7 @@ class _Piece:
             raise TerminalError(
                 f"{work.partition.json} took longer than the {WHOLE_S / 60:.0f} minutes that a transaction may take",
                 hint="read what is there in parts, by a source of tables (by: timestamp or incrementing)",
-                code=WHOLE_TOO_LONG,
+                code=Code.WHOLE_TOO_LONG,
             )
         with self._slot.reported("sending records"):
             for record in rows.records:
@@ -165,7 +164,7 @@ class _Piece:
                     code, why = refusal
                     self._bury(_not_taken(work, record, why), code)
         for bad in rows.bad:
-            self._bury(bad, BAD_ROW)
+            self._bury(bad, Code.BAD_ROW)
 
     def take_back(self) -> None:
         """Abort the open transaction: nothing of it counts."""
@@ -252,17 +251,17 @@ class _Piece:
                 self._slot.producer.poll(_FULL_S)
         self._bytes += len(key or b"") + len(value or b"")
 
-    def _refusal(self, record: Record) -> tuple[ErrorCode, str] | None:
+    def _refusal(self, record: Record) -> tuple[Code, str] | None:
         """Why its topic would not take a record; None if it would."""
         takes = self._spec.takes.get(record.topic)
         if takes is None:
             return None
         if takes.compacted and record.key is None:
             why = f"a record without a key, and topic {record.topic} is compacted (cleanup.policy)"
-            return NO_KEY_FOR_TOPIC, why
+            return Code.NO_KEY_FOR_TOPIC, why
         if size := self._more_than_fits(record):
             why = f"{size:,} bytes are more than max.message.bytes ({takes.max_bytes:,}) of topic {record.topic}"
-            return TOO_LARGE_FOR_TOPIC, why
+            return Code.TOO_LARGE_FOR_TOPIC, why
         return None
 
     def _more_than_fits(self, record: Record) -> int:
@@ -277,10 +276,10 @@ class _Piece:
             size = rest + len(pa.compress(record.value, codec=compression, asbytes=True))
         return size if size > most else 0
 
-    def _bury(self, bad: BadRow, code: ErrorCode) -> None:
+    def _bury(self, bad: BadRow, code: Code) -> None:
         topic = self._spec.dead_letters
         if topic is None:
-            raise BadRecord(f"{bad.where.json}: {bad.error}", hint=code.remedy.replace("`", ""), code=code)
+            raise BadRecord(f"{bad.where.json}: {bad.error}", hint=code.explanation.remedy.replace("`", ""), code=code)
         where = bad.where.json.encode()
         headers = (
             ("calve.error", bad.error.encode()),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from calve.sink_core.error_codes.general import FAULT
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.records.changes.fold import check_unmoved, last_by_key, not_outdated
 from calve.sink_core.records.changes.keeping import filled, needed
@@ -41,7 +41,7 @@ class Folding:
         """
         if self._existing:
             raise ProtocolError(
-                f"{self._table}: a change came after the rows that all changes are held against", code=FAULT
+                f"{self._table}: a change came after the rows that all changes are held against", code=Code.FAULT
             )
         self._gathered.append(pa.Table.from_batches([changes]))
         self._is_folded = False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from calve.sink_core.error_codes.operations import PROOF_TOO_LONG
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import RetriableError
 from calve.sink_core.finding import NOTHING, PROVEN, VIOLATED, NotChecked
 from calve.sink_core.timing import Deadline
@@ -100,7 +100,7 @@ class Evidence:
             raise RetriableError(
                 f"not proven: {self._within_s:,.0f} s were not enough, {looked_at} were looked at",
                 hint="dagster.prove_since has the proof begin later; calve verify takes as long as it needs",
-                code=PROOF_TOO_LONG,
+                code=Code.PROOF_TOO_LONG,
             )
 
     def include(self, other: Evidence) -> None:

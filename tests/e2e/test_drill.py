@@ -15,7 +15,7 @@ import pytest
 
 from calve.orchestration.drill import CRASH_POINTS, PREFIX
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.files import NO_SUCH_NAME
+from calve.sink_core.codes import Code
 from calve.sink_core.locks import exclusive
 from tests.codes import says
 from tests.failpoints import FAILPOINTS
@@ -96,7 +96,7 @@ def test_a_crash_point_that_no_run_passes_is_refused(flow: Flow) -> None:
     done = drill(flow, "--only", "trim.before-delete")
     _, stderr = done.communicate(timeout=ENDS_S)
     assert done.returncode == 2
-    says(stderr, NO_SUCH_NAME, "trim.before-delete", *CRASH_POINTS)
+    says(stderr, Code.NO_SUCH_NAME, "trim.before-delete", *CRASH_POINTS)
     assert made(flow) == set()
 
 

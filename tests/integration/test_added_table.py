@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.trim import trim
-from calve.sink_core.error_codes.files import HISTORY_UNSET
-from calve.sink_core.error_codes.operations import GONE_FROM_KAFKA
 from tests.codes import raises
 from tests.integration.range_jobs import assert_unviolated, filled, proof, refill
 from tests.pipelines import COLUMNS, Flow, reached
@@ -32,7 +31,7 @@ def with_added(flow: Flow, history: str | None) -> Flow:
 
 def test_a_table_added_later_must_say_what_it_gets(flow: Flow) -> None:
     flow.produce(range(30, 32))
-    with raises(HISTORY_UNSET, "db.added", 3):
+    with raises(Code.HISTORY_UNSET, "db.added", 3):
         with_added(flow, None).run()
     assert flow.ids() == list(range(30))
     none = with_added(flow, "none")
@@ -116,7 +115,7 @@ def test_history_that_a_roll_back_cut_off_is_refilled_after_a_trim_as_well(flow:
 def test_history_that_retention_took_is_refused_with_the_ranges(flow: Flow) -> None:
     flow.delete_records(flow.topic, 5)
     added = with_added(flow, "replay")
-    with raises(GONE_FROM_KAFKA, f"{flow.topic}[0] [0, 5)", "history: none"):
+    with raises(Code.GONE_FROM_KAFKA, f"{flow.topic}[0] [0, 5)", "history: none"):
         added.run()
     flow.produce(range(30, 32))
     with_added(flow, "none").run()

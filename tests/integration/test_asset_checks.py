@@ -16,8 +16,7 @@ from calve.orchestration.dagster.common.names import CHECKS, job_name
 from calve.orchestration.dagster.sink import checks, ingest
 from calve.orchestration.dagster.sink.names import INGEST
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.catalogs import METADATA_GONE
-from calve.sink_core.error_codes.operations import PROOF_TOO_LONG
+from calve.sink_core.codes import Code
 from tests import support
 from tests.codes import names, says
 from tests.dagster_runs import run
@@ -86,7 +85,7 @@ def test_a_proof_that_takes_too_long_is_given_up_and_all_else_is_checked(
     assert done.checks.keys() == keys(flow)
     proof = done.checks[f"calve/{flow.name}_ledger", "proof"]
     assert (proof.passed, proof.severity) == (False, dg.AssetCheckSeverity.WARN)
-    names(proof.description or "", PROOF_TOO_LONG.code, "dagster.prove_since")
+    names(proof.description or "", Code.PROOF_TOO_LONG, "dagster.prove_since")
     assert {at[1] for at, check in done.checks.items() if not check.passed} == {"proof"}
 
 
@@ -110,10 +109,10 @@ def test_a_table_that_can_t_be_loaded_is_named_and_all_else_is_checked(
         assert flow.ids("db.t0") == list(range(3))
         assert (done.tags["calve/alone"], done.tags["calve/held"]) == ("db.t1", other)
     blockers = done.checks[f"{flow.name}/{flow.name}_batches", "blockers"]
-    says(blockers.description or "", METADATA_GONE, "db.t1", other)
+    says(blockers.description or "", Code.METADATA_GONE, "db.t1", other)
     proof = done.checks[f"calve/{flow.name}_ledger", "proof"]
     assert (proof.passed, proof.severity) == (False, dg.AssetCheckSeverity.WARN)
-    says(proof.description or "", METADATA_GONE, "db.t1")
+    says(proof.description or "", Code.METADATA_GONE, "db.t1")
     assert {at[1] for at, check in done.checks.items() if not check.passed} == {"blockers", "proof"}
 
 

@@ -17,8 +17,8 @@ from calve.orchestration.dagster.common.names import CHECKS, RESOLVE, job_name
 from calve.orchestration.dagster.common.topics import topic_key
 from calve.orchestration.dagster.sink.names import COMMIT, INGEST, batches_key
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import Paused
-from calve.sink_core.error_codes.files import COMMIT_EVERY, DAGSTER_NAMES, UNSET_VARIABLE
 from calve.sink_core.tables.log.events import CommitComplete, CommitToTable, DataComplete, StartCommit
 from tests import support
 from tests.codes import finding, raises, says
@@ -290,7 +290,7 @@ def test_topics_whose_names_differ_in_punctuation_only_are_two_assets(flow: Flow
 
 def test_tables_that_dagster_would_take_for_one_are_refused(flow: Flow) -> None:
     two = flow.but(tables=("db.a-b", "db.a_b"))
-    with raises(DAGSTER_NAMES, "db.a_b", "db.a-b"):
+    with raises(Code.DAGSTER_NAMES, "db.a_b", "db.a-b"):
         build_pipeline_defs(two.pipeline)
 
 
@@ -306,7 +306,7 @@ def test_the_whole_location_runs_in_one_go(flow: Flow, instance: DagsterInstance
 @pytest.mark.parametrize("every", ["7m", "90s", "5h", "60500ms"])
 def test_an_interval_that_no_schedule_has_is_refused_with_what_to_set(flow: Flow, every: str) -> None:
     pipeline = flow.but(extra={"commit": {"every": every}}).pipeline
-    with raises(COMMIT_EVERY, "commit.every", pipeline.path) as refused:
+    with raises(Code.COMMIT_EVERY, "commit.every", pipeline.path) as refused:
         build_pipeline_defs(pipeline)
     assert "batch" in refused.value.hint
 
@@ -330,7 +330,7 @@ def test_what_is_wrong_with_sparks_settings_is_told_as_other_errors_are(flow: Fl
     assert not done.result.success
     assert (done.tags["calve/error"], done.tags["calve/terminal"]) == ("ConfigError", "false")
     assert "CALVE_TEST_MISSING" in done.tags["calve/why"]
-    says(done.failure.error.message, UNSET_VARIABLE, "CALVE_TEST_MISSING")
+    says(done.failure.error.message, Code.UNSET_VARIABLE, "CALVE_TEST_MISSING")
 
 
 # Dagster's snapshot of a repository reads a property that Dagster has deprecated.
@@ -366,7 +366,7 @@ def test_no_secret_reaches_definitions_runs_events_or_tags(
     assert run(flow, instance, CHECKS).result.success
     monkeypatch.delenv("CALVE_TEST_SECRET")
     missing = run(flow, instance)
-    says(missing.failure.error.message, UNSET_VARIABLE, "CALVE_TEST_SECRET")
+    says(missing.failure.error.message, Code.UNSET_VARIABLE, "CALVE_TEST_SECRET")
     kept = {str(path): path.read_bytes() for path in (tmp_path / "dagster").rglob("*") if path.is_file()}
     assert any(b"table-recreated" in content for content in kept.values())
     assert flow.topic in shown

@@ -16,8 +16,7 @@ from pyiceberg.types import DecimalType, LongType, TimestamptzType, UUIDType
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.files import UNSET_VARIABLE
-from calve.sink_core.error_codes.records import REGISTRY_DOWN, REGISTRY_REFUSES
+from calve.sink_core.codes import Code
 from calve.sink_core.sink.verify.proof import verify
 from tests.codes import raises
 from tests.launch import calve
@@ -229,7 +228,7 @@ def test_a_registry_that_is_gone_ends_the_run_and_the_next_one_makes_it_good(ord
     orders.produce(*orders.of(2, 3))
     server.stop() if how == "stopped" else server.hang()
     try:
-        with raises(REGISTRY_DOWN, "main", orders.registry.url) as raised:
+        with raises(Code.REGISTRY_DOWN, "main", orders.registry.url) as raised:
             flow.run()
         assert raised.value.exit_code == 3
         done = calve("run", flow.pipeline.path)
@@ -248,7 +247,7 @@ def test_a_registry_that_is_gone_ends_the_run_and_the_next_one_makes_it_good(ord
 def test_an_address_that_is_no_registry_is_a_wrong_setting_and_buries_nothing(orders: Orders) -> None:
     orders.produce(*orders.of(0))
     elsewhere = reading_avro(orders.flow, orders.registry.url.replace("ccompat", "nowhere"))
-    with raises(REGISTRY_REFUSES, 404):
+    with raises(Code.REGISTRY_REFUSES, 404):
         elsewhere.run()
     orders.flow.run()
     assert orders.flow.ids() == [0]
@@ -280,7 +279,7 @@ def test_a_registry_password_is_read_where_the_connection_is_opened(
     secret = reading_avro(orders.flow, orders.registry.url, **{"basic.auth.user.info": "${ENV:CALVE_TEST_REGISTRY}"})
     orders.produce(*orders.of(0))
     monkeypatch.delenv("CALVE_TEST_REGISTRY", raising=False)
-    with raises(UNSET_VARIABLE, "basic.auth.user.info", "CALVE_TEST_REGISTRY"):
+    with raises(Code.UNSET_VARIABLE, "basic.auth.user.info", "CALVE_TEST_REGISTRY"):
         secret.run()
     monkeypatch.setenv("CALVE_TEST_REGISTRY", "ada:s3cret")
     secret.run()

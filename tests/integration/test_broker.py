@@ -17,9 +17,9 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from calve.orchestration.local import broker as embedded
-from calve.sink_core.error_codes.machine import BROKER_STORAGE, NOT_STARTED, PORT_TAKEN, RUNS_OTHERWISE
+from calve.sink_core.codes import Code
 from tests import support
-from tests.codes import Coded, raises
+from tests.codes import raises
 from tests.integration.conftest import StartBroker
 
 START = """
@@ -46,7 +46,7 @@ def test_two_starts_at_the_same_moment_give_one_broker(tmp_path: Path) -> None:
         assert running is not None
         assert pids == {str(running.pid)}
         assert embedded.start(directory) == running
-        with raises(RUNS_OTHERWISE, running.port):
+        with raises(Code.RUNS_OTHERWISE, running.port):
             embedded.start(directory, port=embedded.free_port())
     finally:
         assert embedded.stop(directory)
@@ -120,12 +120,12 @@ def test_topics_are_not_made_by_asking_for_them(broker: embedded.Broker) -> None
 @pytest.mark.parametrize(
     ("properties", "code", "values"),
     [
-        ({"log.segment.bytes": "many"}, BROKER_STORAGE, ("log.segment.bytes", "many")),
-        ({"metric.reporters": "no.such.Reporter"}, NOT_STARTED, ("no.such.Reporter",)),
+        ({"log.segment.bytes": "many"}, Code.BROKER_STORAGE, ("log.segment.bytes", "many")),
+        ({"metric.reporters": "no.such.Reporter"}, Code.NOT_STARTED, ("no.such.Reporter",)),
     ],
 )
 def test_a_start_that_fails_says_why_and_leaves_nothing(
-    tmp_path: Path, properties: dict[str, str], code: Coded, values: tuple[str, ...]
+    tmp_path: Path, properties: dict[str, str], code: str, values: tuple[str, ...]
 ) -> None:
     with raises(code, *values):
         embedded.start(tmp_path / "broker", properties=properties)
@@ -135,7 +135,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(
 def test_a_port_that_is_taken_is_refused(start_broker: StartBroker) -> None:
     with socket.create_server((embedded.HOST, 0)) as other:
         port = other.getsockname()[1]
-        with raises(PORT_TAKEN, port):
+        with raises(Code.PORT_TAKEN, port):
             start_broker(port=port)
 
 

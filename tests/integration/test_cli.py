@@ -14,13 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from calve.orchestration import new_pipeline
 from calve.orchestration.local import broker as embedded
+from calve.sink_core.codes import Code
 from calve.sink_core.config.load import load
-from calve.sink_core.error_codes.catalogs import CATALOG_AWAY
-from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.files import LITERAL_SECRET, SETTINGS, UNSET_VARIABLE, WOULD_OVERWRITE
-from calve.sink_core.error_codes.kafka import CONTROL_TOPIC_SETTINGS, GROUP_IN_USE, NO_BROKER, NO_SUCH_TOPIC
-from calve.sink_core.error_codes.records import NO_SAMPLE
-from calve.sink_core.error_codes.tables import NO_SUCH_TABLE
 from tests import support
 from tests.codes import says
 from tests.integration.conftest import StartBroker
@@ -41,8 +36,8 @@ def checked(file: Path) -> tuple[int, dict[str, dict[str, str]]]:
     return done.returncode, {each["check"]: each for each in json.loads(done.stdout)["checks"]}
 
 
-def fails(outcome: dict[str, str], code: ErrorCode, *values: object, status: str = "failed") -> None:
-    assert (outcome["status"], outcome["code"]) == (status, code.code), outcome
+def fails(outcome: dict[str, str], code: Code, *values: object, status: str = "failed") -> None:
+    assert (outcome["status"], outcome["code"]) == (status, code), outcome
     assert [value for value in values if str(value) not in outcome["message"] + outcome["hint"]] == [], outcome
 
 
@@ -122,7 +117,7 @@ def test_init_writes_over_nothing_unless_told_to(file: Path, topic: str, broker:
     file.write_text("mine")
     refused = calve("init", "--topic", topic, "--directory", file.parent)
     assert refused.returncode == 2
-    says(refused.stderr, WOULD_OVERWRITE, file)
+    says(refused.stderr, Code.WOULD_OVERWRITE, file)
     assert file.read_text() == "mine"
     connections = (file.parent / "connections.yaml").read_text()
     assert calve("init", "--topic", topic, "--directory", file.parent, "--force").returncode == 0
@@ -134,7 +129,7 @@ def test_init_keeps_references_and_refuses_literal_secrets(topic: str, broker: e
     given = ("init", "--topic", topic, "--bootstrap", broker.bootstrap, "--directory", tmp_path, "--kafka-config")
     refused = calve(*given, "sasl.password=x1y2z3")
     assert refused.returncode == 2
-    says(refused.stderr, LITERAL_SECRET, "sasl.password")
+    says(refused.stderr, Code.LITERAL_SECRET, "sasl.password")
     assert "x1y2z3" not in refused.stderr
     assert calve(*given, "sasl.password=${ENV:CALVE_TEST_PASSWORD}", CALVE_TEST_PASSWORD="x1y2z3").returncode == 0
     assert "sasl.password: ${ENV:CALVE_TEST_PASSWORD}" in (tmp_path / "connections.yaml").read_text()
@@ -149,20 +144,20 @@ def test_a_broker_that_is_down_is_unreachable(
     connections.write_text(connections.read_text().replace(broker.bootstrap, NOBODY_LISTENS))
     code, found = checked(file)
     assert (code, found["catalog"]["status"]) == (3, "ok")
-    fails(found["kafka"], NO_BROKER, NOBODY_LISTENS, "bootstrap.servers", status="unreachable")
+    fails(found["kafka"], Code.NO_BROKER, NOBODY_LISTENS, "bootstrap.servers", status="unreachable")
     sampled = calve("init", "--topic", "t", "--bootstrap", NOBODY_LISTENS, "--directory", tmp_path / "other", "--json")
     assert sampled.returncode == 3
-    assert json.loads(sampled.stdout)["code"] == NO_BROKER.code
+    assert json.loads(sampled.stdout)["code"] == Code.NO_BROKER
 
 
 def test_an_unknown_topic_is_named(file: Path, topic: str, broker: embedded.Broker, tmp_path: Path) -> None:
     sampled = calve("init", "--topic", "nope", "--bootstrap", broker.bootstrap, "--directory", tmp_path / "other")
     assert sampled.returncode == 2
-    says(sampled.stderr, NO_SUCH_TOPIC, "nope")
+    says(sampled.stderr, Code.NO_SUCH_TOPIC, "nope")
     file.write_text(file.read_text().replace(f"topics: [{topic}]", "topics: [nope]"))
     code, found = checked(file)
     assert code == 1
-    fails(found["topics"], NO_SUCH_TOPIC, "nope")
+    fails(found["topics"], Code.NO_SUCH_TOPIC, "nope")
 
 
 def test_a_topic_without_records_gives_no_columns(
@@ -171,7 +166,7 @@ def test_a_topic_without_records_gives_no_columns(
     empty = kafka_topic()
     sampled = calve("init", "--topic", empty, "--bootstrap", broker.bootstrap, "--directory", tmp_path)
     assert sampled.returncode == 2
-    says(sampled.stderr, NO_SAMPLE, empty)
+    says(sampled.stderr, Code.NO_SAMPLE, empty)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -180,7 +175,7 @@ def test_an_unknown_key_is_answered_with_the_nearest_one(file: Path) -> None:
     for give, command in ((calve, "check"), (calve, "config"), (cold, "run")):
         refused = give(command, file)
         assert refused.returncode == 2
-        says(refused.stderr, SETTINGS, "batch.max_recrods", "max_records")
+        says(refused.stderr, Code.SETTINGS, "batch.max_recrods", "max_records")
 
 
 def test_a_missing_variable_is_named(file: Path) -> None:
@@ -190,10 +185,10 @@ def test_a_missing_variable_is_named(file: Path) -> None:
     )
     code, found = checked(file)
     assert code == 1
-    fails(found["kafka"], UNSET_VARIABLE, "sasl.password", "NOPE")
+    fails(found["kafka"], Code.UNSET_VARIABLE, "sasl.password", "NOPE")
     planned = calve("plan", file, "--json")
     assert planned.returncode == 2
-    assert json.loads(planned.stdout)["code"] == UNSET_VARIABLE.code
+    assert json.loads(planned.stdout)["code"] == Code.UNSET_VARIABLE
 
 
 def test_members_of_the_source_group_are_found(file: Path, topic: str, broker: embedded.Broker) -> None:
@@ -204,14 +199,16 @@ def test_members_of_the_source_group_are_found(file: Path, topic: str, broker: e
         assert consumer.poll(30) is not None
         code, found = checked(file)
     assert code == 1
-    fails(found["source group"], GROUP_IN_USE, group, "intruder")
+    fails(found["source group"], Code.GROUP_IN_USE, group, "intruder")
 
 
 def test_a_control_topic_that_forgets_is_found(file: Path, broker: embedded.Broker) -> None:
     name = support.create_topic(broker.bootstrap, load(file).control_topic, config={"retention.ms": "1000"})
     code, found = checked(file)
     assert code == 1
-    fails(found["control topic"], CONTROL_TOPIC_SETTINGS, name, f"kafka-configs --alter --topic {name} --add-config")
+    fails(
+        found["control topic"], Code.CONTROL_TOPIC_SETTINGS, name, f"kafka-configs --alter --topic {name} --add-config"
+    )
 
 
 def test_a_table_that_is_missing_comes_with_its_statement(file: Path, topic: str) -> None:
@@ -219,7 +216,7 @@ def test_a_table_that_is_missing_comes_with_its_statement(file: Path, topic: str
     file.write_text(text[: text.index("    auto_create:")] + text[text.index("\non_bad_record") :])
     code, found = checked(file)
     assert code == 1
-    fails(found[f"table raw.{topic.replace('-', '_')}"], NO_SUCH_TABLE, "auto_create", "CREATE TABLE lake.raw.")
+    fails(found[f"table raw.{topic.replace('-', '_')}"], Code.NO_SUCH_TABLE, "auto_create", "CREATE TABLE lake.raw.")
 
 
 def test_a_warehouse_that_can_not_be_written_is_found(file: Path) -> None:
@@ -227,7 +224,7 @@ def test_a_warehouse_that_can_not_be_written_is_found(file: Path) -> None:
     (file.parent / "lake" / "warehouse").write_text("a file where the folder should be")
     code, found = checked(file)
     assert code == 3
-    fails(found["warehouse"], CATALOG_AWAY, file.parent / "lake" / "warehouse", status="unreachable")
+    fails(found["warehouse"], Code.CATALOG_AWAY, file.parent / "lake" / "warehouse", status="unreachable")
 
 
 def test_the_broker_of_a_folder_is_found(broker: embedded.Broker, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import BatchAbandoned
-from calve.sink_core.error_codes.hudi import CLOCKS_APART
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.sink.loop import announcing
 from calve.sink_core.sink.loop.announcing import Announced, announce
@@ -50,7 +50,7 @@ def test_an_instant_is_the_broker_s_time_whatever_the_host_s_clock_says(
 def test_a_broker_whose_clock_is_far_ahead_gives_none_to_tables_that_have_a_timeline(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with raises(CLOCKS_APART, of=Unreachable):
+    with raises(Code.CLOCKS_APART, of=Unreachable):
         announced(flow, monkeypatch, -DAY_S)
     [started], [given_up] = flow.events(StartCommit), flow.events(BatchAbandoned)
     assert started.batch_id == given_up.batch_id

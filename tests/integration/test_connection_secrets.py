@@ -16,11 +16,11 @@ from urllib.parse import quote
 
 import pytest
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.reading import RegistrySettings
 from calve.sink_core.config.references import resolve
 from calve.sink_core.detached import HOST
-from calve.sink_core.error_codes.files import ENDS_BLANK
 from calve.sink_core.hidden import hushing
 from calve.sink_core.iceberg.catalog.opening import open_catalog, unreachable_as_ours
 from calve.sink_core.kafka import clients
@@ -169,6 +169,6 @@ def test_one_that_ends_in_a_line_break_is_refused_by_its_name(
     way: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "PLANTED\n")
-    with raises(ENDS_BLANK, VARIABLE) as raised:
+    with raises(Code.ENDS_BLANK, VARIABLE) as raised:
         way(f"{HOST}:1")
     assert PLANTED not in str(raised.value).replace(VARIABLE, "")

@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.connections import DatabaseConnection
 from calve.sink_core.config.references import resolve
-from calve.sink_core.error_codes.source import NO_DATABASE
 from calve.sink_core.errors import CalveError
 from calve.sink_core.source.postgres import connecting
 from calve.sink_core.source.tables.database import Database
@@ -54,7 +54,7 @@ def test_each_way_lets_in(server: Postgres) -> None:
 def test_no_failure_holds_a_part_of_the_password(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     for url in ways(server, 1):
-        with raises(NO_DATABASE, "127.0.0.1") as raised, connecting.reported(url):
+        with raises(Code.NO_DATABASE, "127.0.0.1") as raised, connecting.reported(url):
             connecting.connected(url)
         said.append(str(raised.value))
         assert raised.value.__cause__ is None
@@ -63,7 +63,7 @@ def test_no_failure_holds_a_part_of_the_password(server: Postgres, monkeypatch: 
         said.append(str(failed.value))
     monkeypatch.setenv("CALVE_TEST_PG", f"{PASSWORD}no")
     wrong = ways(server, server.port)[0]
-    with raises(NO_DATABASE) as raised, connecting.reported(wrong):
+    with raises(Code.NO_DATABASE) as raised, connecting.reported(wrong):
         connecting.connected(wrong)
     said.append(str(raised.value))
     assert [(part, text) for part in PARTS for text in said if part in text] == []

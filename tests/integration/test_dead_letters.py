@@ -18,8 +18,7 @@ from pyspark.sql import SparkSession
 from calve.orchestration.dagster.common.names import CHECKS
 from calve.orchestration.dagster.sink.names import REPLAY_DEAD_LETTERS
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.files import NOBODY_TO_ASK, NOT_A_TIME
-from calve.sink_core.error_codes.operations import LETTER_TWICE
+from calve.sink_core.codes import Code
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.sink.dead_letters import choice
 from calve.sink_core.sink.dead_letters.misfits import misfits
@@ -113,7 +112,7 @@ def test_the_commands_say_what_is_there_and_what_became_of_it(flow: Flow) -> Non
     assert sum(each["dead_letters"] for each in document["by_error"]) == 6
     refused = letters("replay")
     assert refused.returncode == 2
-    says(refused.stderr, NOBODY_TO_ASK, "--yes")
+    says(refused.stderr, Code.NOBODY_TO_ASK, "--yes")
     mend(flow)
     said = letters("replay", "--yes", "--range", f"{flow.topic}/0:0-12")
     assert said.returncode == 0, said.stderr
@@ -222,7 +221,7 @@ def test_a_dead_letter_that_is_there_twice_is_refused(flow: Flow) -> None:
     mend(flow)
     table = flow.load_table(flow.pipeline.dead_letter_table)
     table.append(table.scan(row_filter="offset = 11").to_arrow())
-    with raises(LETTER_TWICE, flow.pipeline.dead_letter_table, f"{flow.topic}[0]", 11):
+    with raises(Code.LETTER_TWICE, flow.pipeline.dead_letter_table, f"{flow.topic}[0]", 11):
         replay(flow)
     assert flow.events(DataWritten)[-1].removes is False
 
@@ -243,5 +242,5 @@ def test_the_job_moves_what_fits_and_says_what_became_of_the_rest(flow: Flow, in
     assert (again.output["moved"], list(again.materialized)) == (0, [])
     wrong = run(flow, instance, REPLAY_DEAD_LETTERS, ranges=["everything"])
     assert not wrong.result.success
-    says(wrong.failure.error.message, NOT_A_TIME, "ranges", "everything")
+    says(wrong.failure.error.message, Code.NOT_A_TIME, "ranges", "everything")
     assert_proven(flow)

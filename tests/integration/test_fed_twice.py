@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.operations import NOT_POSSIBLE
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_BAD_INPUT, FindingError
 from calve.sink_core.tables.log.events import DataComplete
 from tests.codes import finding, raises, says
@@ -110,7 +110,7 @@ def test_the_same_name_in_another_deployment_is_no_neighbour(theirs: Flow) -> No
     stopped(ours, theirs.pipeline.group, ours.pipeline.group, subject=ours.pipeline.ledger_table)
     answer = resolve(ours, FINDING, "--subject", ours.table, "--choose", "adopt", "--yes")
     assert answer.exit_code == EXIT_BAD_INPUT
-    says(answer.stderr, NOT_POSSIBLE, "adopt", ours.name)
+    says(answer.stderr, Code.NOT_POSSIBLE, "adopt", ours.name)
 
 
 def test_a_ledger_that_is_gone_says_nothing_and_so_stops(theirs: Flow, kafka_topic: TopicFactory) -> None:

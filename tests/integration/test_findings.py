@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import Resumed
 from calve.sink_core.control.log import REQUIRED_CONFIG
-from calve.sink_core.error_codes.kafka import NEWER_VERSION
 from calve.sink_core.errors import FindingError
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.sink.loop.planning import Planner
@@ -98,7 +98,7 @@ def test_an_event_of_a_newer_calve_stops_the_pipeline(flow: Flow, monkeypatch: p
     newer = SINK.encode(Resumed(pipeline_id="", by="a newer Calve"))
     support.produce(flow.bootstrap, flow.pipeline.control_topic, [newer])
     before = world(flow)
-    with raises(NEWER_VERSION, flow.pipeline.control_topic, 99):
+    with raises(Code.NEWER_VERSION, flow.pipeline.control_topic, 99):
         flow.run()
     assert world(flow) == before
 
@@ -111,9 +111,9 @@ def test_what_was_read_before_an_event_of_a_newer_calve_is_not_taken_for_the_who
         session.bind()
         newer = SINK.encode(Resumed(pipeline_id=session.pipeline_id, by="a newer Calve"))
         support.produce(flow.bootstrap, flow.pipeline.control_topic, [newer])
-        with raises(NEWER_VERSION, 99):
+        with raises(Code.NEWER_VERSION, 99):
             session.log.refresh()
-        with raises(NEWER_VERSION, 99):
+        with raises(Code.NEWER_VERSION, 99):
             session.committer().examine(flow.table)
 
 

@@ -11,15 +11,14 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.config.load import load
-from calve.sink_core.error_codes.catalogs import CATALOG_AWAY, CATALOG_SETTING
-from calve.sink_core.error_codes.files import HISTORY_UNSET, SETTINGS
-from calve.sink_core.error_codes.machine import JAVA
 from calve.sink_core.errors import FindingError
+from calve.sink_core.finding import FindingKind
 from calve.sink_core.sink.status import status
 from calve.sink_core.tables.log.events import DataComplete
 from tests import support
-from tests.codes import Coded, finding, raises, says
+from tests.codes import finding, number, raises, says
 from tests.launch import calve, cold
 from tests.pipelines import Flow, reached
 from tests.support import TopicFactory
@@ -47,8 +46,8 @@ def checked(file: Path, **environment: str) -> tuple[int, dict[str, dict[str, st
     return done.returncode, {each["check"]: each for each in json.loads(done.stdout)["checks"]}
 
 
-def fails(outcome: dict[str, str], code: Coded, *values: object) -> None:
-    assert (outcome["status"], outcome["code"]) == ("failed", code.code), outcome
+def fails(outcome: dict[str, str], code: str | FindingKind, *values: object) -> None:
+    assert (outcome["status"], outcome["code"]) == ("failed", number(code)), outcome
     assert [value for value in values if str(value) not in outcome["message"]] == [], outcome
 
 
@@ -56,7 +55,7 @@ def test_a_mistyped_catalog_is_corrected_and_nothing_more(flow: Flow, tmp_path: 
     flow.produce(range(3))
     (tmp_path / "file").touch()
     wrong = elsewhere(flow).but(lake_properties={"warehouse": f"file://{tmp_path}/file/warehouse"})
-    with raises(CATALOG_AWAY, tmp_path / "file" / "warehouse"):
+    with raises(Code.CATALOG_AWAY, tmp_path / "file" / "warehouse"):
         wrong.run()
     for command in ("check", "plan", "status"):
         shown = calve(command, flow.pipeline.path)
@@ -122,18 +121,18 @@ def test_a_table_without_history_is_told_by_check(flow: Flow) -> None:
     added = {"tables": [{"name": flow.table}, {"name": "db.new", "auto_create": {"columns": {"id": "long"}}}]}
     code, found = checked(flow.but(extra=added).pipeline.path)
     assert code == 1
-    fails(found["pipeline"], HISTORY_UNSET, "db.new", 1)
+    fails(found["pipeline"], Code.HISTORY_UNSET, "db.new", 1)
 
 
 def test_no_java_is_told_by_check_and_by_run(flow: Flow) -> None:
     flow.produce(range(3))
     code, found = checked(flow.pipeline.path, JAVA_HOME="/nonexistent")
     assert code == 1
-    fails(found["engine"], JAVA, "JAVA_HOME=/nonexistent", 17)
+    fails(found["engine"], Code.JAVA, "JAVA_HOME=/nonexistent", 17)
     wanting = flow.but(extra={"batch": {"spark_from_records": 3}})
     refused = cold("run", wanting.pipeline.path, JAVA_HOME="/nonexistent")
     assert refused.returncode == 2
-    says(refused.stderr, JAVA, "JAVA_HOME=/nonexistent")
+    says(refused.stderr, Code.JAVA, "JAVA_HOME=/nonexistent")
     # Fewer records need no Spark.
     assert cold("run", flow.pipeline.path, JAVA_HOME="/nonexistent").returncode == 0
     assert flow.ids() == [0, 1, 2]
@@ -166,7 +165,7 @@ def test_a_pipeline_file_with_everything_inline_needs_no_connections(flow: Flow,
     }
     # What is wrong in it comes first, not a file that it does not need.
     file.write_text(json.dumps(document | {"source": {**document["source"], "topics": flow.topic}}))
-    with raises(SETTINGS, "source.topics") as raised:
+    with raises(Code.SETTINGS, "source.topics") as raised:
         load(file)
     assert "connections.yaml" not in str(raised.value)
     file.write_text(json.dumps(document))
@@ -194,5 +193,5 @@ def test_what_the_first_run_would_read_and_create_is_planned_before_it(flow: Flo
 
 def test_a_type_of_catalog_that_there_is_not_is_answered_with_those_there_are(flow: Flow) -> None:
     wrong = flow.but(lake_properties={"type": "postgres"})
-    with raises(CATALOG_SETTING, "postgres", "rest", "sql"):
+    with raises(Code.CATALOG_SETTING, "postgres", "rest", "sql"):
         wrong.run()

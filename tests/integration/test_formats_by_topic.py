@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.files import FORMATS_DIFFER, KEYS_DIFFER
+from calve.sink_core.codes import Code
 from calve.sink_core.sink.checks.registry import registry_checks
 from calve.sink_core.sink.dead_letters.jobs import DeadLetterJobs
 from calve.sink_core.sink.verify.proof import verify
@@ -105,7 +105,7 @@ def test_what_a_new_table_would_hold_of_two_formats_is_asked_for(flow: Flow, reg
     _, value = key_and_value(flow, registry)
     produce(flow.bootstrap, flow.topic, [framed(value, plain(ORDER, {"id": 1, "text": "a"}))])
     both = flow.but(extra={**flow.extra, "tables": [{"name": "db.all", "auto_create": {}}]})
-    with raises(FORMATS_DIFFER, "db.all"):
+    with raises(Code.FORMATS_DIFFER, "db.all"):
         both.run()
     one = [{"name": "db.all", "topics": [flow.topic], "auto_create": {}}]
     alone = flow.but(extra={**flow.extra, "tables": one})
@@ -117,7 +117,7 @@ def test_sql_that_would_see_keys_of_two_types_is_refused(flow: Flow) -> None:
     tables = [{**flow.extra["tables"][0], "topics": list(flow.topics)}]
     mixed = flow.but(extra={**flow.extra, "tables": tables})
     flow.produce(range(1))
-    with raises(KEYS_DIFFER, "db.orders", "transform", "source.formats.0.key"):
+    with raises(Code.KEYS_DIFFER, "db.orders", "transform", "source.formats.0.key"):
         mixed.run()
 
 

@@ -19,8 +19,7 @@ import pytest
 from confluent_kafka import Producer
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.files import SETTINGS
-from calve.sink_core.error_codes.kafka import TOO_LARGE
+from calve.sink_core.codes import Code
 from calve.sink_core.sink.verify.proof import verify
 from tests import support
 from tests.codes import raises
@@ -172,7 +171,7 @@ def test_a_record_larger_than_the_client_accepts_stops_the_run_and_is_read_once_
     send(flow, [record(1)])
     flow.run()
     send(flow, [record(2), json.dumps({"id": 3, "text": "x" * 30 * MB}).encode(), record(4)], codec=codec)
-    with raises(TOO_LARGE, "receive.message.max.bytes"):
+    with raises(Code.TOO_LARGE, "receive.message.max.bytes"):
         flow.run()
     assert flow.ids() == [1]
     larger = flow.but(kafka={})
@@ -214,7 +213,7 @@ def files_below(directory: Path, pattern: str = "*") -> Iterator[Path]:
 )
 def test_a_table_name_that_is_a_path_is_refused(name: str, tmp_path: Path) -> None:
     flow = Flow.create(tmp_path, "127.0.0.1:1", "t", tables=(name,))
-    with raises(SETTINGS, "tables.0.name", repr(name)):
+    with raises(Code.SETTINGS, "tables.0.name", repr(name)):
         _ = flow.pipeline
 
 

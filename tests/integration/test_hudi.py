@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.hudi import NO_SPARK_35
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_UNREACHABLE
 from calve.sink_core.hudi.java.fetched import PYSPARK
 from calve.sink_core.jars import HUDI
@@ -109,4 +109,4 @@ def test_what_it_needs_is_fetched_by_a_command_that_says_size_and_seconds(tmp_pa
     nowhere = {"CALVE_JARS": str(tmp_path), "PIP_INDEX_URL": "http://127.0.0.1:9", "PIP_RETRIES": "0"}
     refused = calve("hudi", "prepare", "--row-changes", **nowhere)
     assert refused.returncode == EXIT_UNREACHABLE
-    says(refused.stderr, NO_SPARK_35, PYSPARK, f"pip install --no-deps --target {tmp_path}")
+    says(refused.stderr, Code.NO_SPARK_35, PYSPARK, f"pip install --no-deps --target {tmp_path}")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.hudi import INSTANT_AHEAD
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.hudi.files.timeline import instant_ms, instant_text
 from calve.sink_core.sink.verify.proof import verify
@@ -246,7 +246,7 @@ def test_changes_wait_until_the_instants_of_the_table_are_past(
 
     far = ahead(3_600)
     send(flow, produce, {"id": 1, "text": "second"})
-    with raises(INSTANT_AHEAD, "db.events", "timeline"):
+    with raises(Code.INSTANT_AHEAD, "db.events", "timeline"):
         flow.run()
     far.unlink()
     near = ahead(4)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.hudi import DAMAGED_HUDI_TABLE
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_DONE
 from calve.sink_core.hudi.files.timeline import read_timeline
 from calve.sink_core.sink.verify.proof import verify
@@ -72,13 +72,13 @@ def test_every_command_names_table_and_file_and_the_file_from_a_copy_mends_it(fl
     copies = {path: path.read_bytes() for path in (*place.timeline.iterdir(), place.properties) if path.is_file()}
     path = damage(flow)
     flow.produce(range(20, 30))
-    with raises(DAMAGED_HUDI_TABLE, NAMES[1], path):
+    with raises(Code.DAMAGED_HUDI_TABLE, NAMES[1], path):
         flow.run()
     for command in (["status"], ["verify"], ["verify", "--deep"], ["check"]):
         done = calve(*command, str(flow.pipeline.path))
         # To `status` it is a blocker: all others are shown as they are.
         assert (done.returncode == EXIT_DONE) == (command == ["status"])
-        says(done.stdout + done.stderr, DAMAGED_HUDI_TABLE, NAMES[1], path.name)
+        says(done.stdout + done.stderr, Code.DAMAGED_HUDI_TABLE, NAMES[1], path.name)
     path.write_bytes(copies[path])
     flow.run()
     assert hudi_tables.ids(place.folder) == flow.ids() == list(range(30))

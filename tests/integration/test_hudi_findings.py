@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.operations import NO_SUCH_CHOICE, NOT_REPLACED
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import FindingError
 from calve.sink_core.hudi.files.timeline import read_timeline
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs
@@ -101,7 +101,7 @@ def test_nobody_offers_files_again_that_are_not_kept(flow: Flow) -> None:
     with raises(finding("table-restored")) as found:
         flow.run()
     assert found.value.choices == ("refill", "accept")
-    refused(flow, "table-restored", "recommit", NO_SUCH_CHOICE, "refill", "accept")
+    refused(flow, "table-restored", "recommit", Code.NO_SUCH_CHOICE, "refill", "accept")
 
 
 def test_a_table_put_back_before_its_commit_was_reported_gets_the_batch_again(flow: Flow) -> None:
@@ -134,6 +134,6 @@ def test_what_was_published_before_a_table_was_added_is_read_again(flow: Flow) -
 def test_a_replay_that_would_replace_rows_is_refused(flow: Flow) -> None:
     with flow.session() as session:
         session.bind()
-        with raises(NOT_REPLACED, "format"):
+        with raises(Code.NOT_REPLACED, "format"):
             RangeJobs(session).replay(HUDI, Wanted())
     assert ids(flow) == list(range(20))

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.config.table_maintenance import Expire
 from calve.sink_core.control.maintenance_report import TaskOutcome
-from calve.sink_core.error_codes.operations import TOO_MANY_FILES
 from calve.sink_core.hudi.files.timeline import Timeline
 from calve.sink_core.hudi.maintenance import orphans as hudi_orphans
 from calve.sink_core.hudi.maintenance.upkeep import kept
@@ -156,7 +156,7 @@ def test_orphans_of_one_that_takes_too_long_are_left_to_the_next_run(
     ended.set()
     assert len(list(staged.iterdir())) == held
     if slow == "listing":
-        says(str(report.failed[HUDI]), TOO_MANY_FILES, HUDI)
+        says(str(report.failed[HUDI]), Code.TOO_MANY_FILES, HUDI)
     else:
         assert [outcome.changed for outcome in report.done] == [False]
         names(report.done[0].did, "maintenance.max_duration")

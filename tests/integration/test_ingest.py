@@ -13,10 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.config.connections import SparkSettings
-from calve.sink_core.error_codes.general import BAD_RECORD, FINDING
-from calve.sink_core.error_codes.records import TOO_MANY_BAD
-from calve.sink_core.error_codes.tables import NOT_PARQUET
 from calve.sink_core.errors import CalveError, FindingError
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.sink.loop.engine import InProcess
@@ -106,7 +104,7 @@ def test_stop_on_a_bad_record_names_it_and_publishes_nothing(flow: Flow, produce
     before = flow.positions()
     produce(flow.topic, [record(3), b'{"id": true}'])
     stopping = flow.but(extra={"on_bad_record": "stop"})
-    with raises(BAD_RECORD, f"{flow.topic}[0]", 4, "id", "on_bad_record: dead_letter"):
+    with raises(Code.BAD_RECORD, f"{flow.topic}[0]", 4, "id", "on_bad_record: dead_letter"):
         stopping.run()
     assert flow.positions() == before
     assert flow.ids() == [0, 1, 2]
@@ -118,7 +116,7 @@ def test_too_many_bad_records_stop_the_batch(flow: Flow, produce: Produce) -> No
     before, files = flow.positions(), flow.events(DataWritten)
     produce(flow.topic, [record(3), record(4), b"bad", b"worse"])
     limited = flow.but(extra={"dead_letters": {"stop_above": "49%"}})
-    with raises(TOO_MANY_BAD, 2, 4, "50.00%", "49.00%", f"{flow.topic}[0]", 5, "dead_letters.stop_above"):
+    with raises(Code.TOO_MANY_BAD, 2, 4, "50.00%", "49.00%", f"{flow.topic}[0]", 5, "dead_letters.stop_above"):
         limited.run()
     assert (flow.positions(), flow.events(DataWritten), flow.ids()) == (before, files, [0, 1, 2])
     assert flow.rows(flow.pipeline.dead_letter_table) == []
@@ -158,7 +156,7 @@ def test_a_table_that_cannot_be_written_is_refused_before_anything_is_read(flow:
     flow.run()
     with flow.load_table().transaction() as change:
         change.set_properties({"write.format.default": "avro"})
-    with raises(NOT_PARQUET, flow.table, "write.format.default", "avro"):
+    with raises(Code.NOT_PARQUET, flow.table, "write.format.default", "avro"):
         write(flow, (OffsetRange(flow.topic, 0, 0, 3),))
 
 
@@ -185,7 +183,7 @@ def test_spark_runs_tasks_in_order_and_brings_our_errors_back(spark: SparkSessio
                 return
             raise FindingError("lost", f"t[{number}]", stored="5", found="7", hint="calve resolve")
 
-        with raises(FINDING) as caught:
+        with raises(Code.FINDING) as caught:
             engine.run(fail, 4)
     assert (caught.value.subject, caught.value.stored, caught.value.hint) == ("t[2]", "5", "calve resolve")
 
@@ -263,4 +261,4 @@ def test_a_calve_error_survives_its_journey() -> None:
     error = pickle.loads(pickle.dumps(sent))  # noqa: S301
     assert isinstance(error, CalveError)
     assert (type(error), str(error), error.code) == (FindingError, str(sent), sent.code)
-    says(str(error), FINDING, "lost", "t", 5, 7, "do")
+    says(str(error), Code.FINDING, "lost", "t", 5, 7, "do")

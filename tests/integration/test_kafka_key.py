@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.records import KAFKA_KEY
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
@@ -111,5 +111,5 @@ def test_a_table_whose_key_is_of_another_type_is_refused(flow: Flow, produce: Pr
         columns = [NestedField(1, "_key", LongType(), required=True), NestedField(2, "text", StringType())]
         catalog.create_table(flow.table, Schema(*columns))
     produce(flow.topic, ['{"text": "a"}'], keys=["1"])
-    with raises(KAFKA_KEY, "_key", "long", "string", of=TableUnusable):
+    with raises(Code.KAFKA_KEY, "_key", "long", "string", of=TableUnusable):
         flow.run(engine)

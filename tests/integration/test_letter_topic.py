@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control import letters
-from calve.sink_core.error_codes.kafka import NO_SUCH_TOPIC
 from calve.sink_core.failpoints import VARIABLE, FailpointReached
 from calve.sink_core.sink.checks.acls import needed
 from calve.sink_core.sink.checks.kafka import KafkaChecks
@@ -136,7 +136,7 @@ def test_a_replay_tells_the_topic_nothing(flow: Flow) -> None:
 def test_a_topic_that_is_not_there_stops_the_run_before_it_writes(flow: Flow) -> None:
     away = flow.but(extra=told(support.unique("nowhere")))
     away.produce(range(3))
-    with raises(NO_SUCH_TOPIC, dead_letter_topic(away)):
+    with raises(Code.NO_SUCH_TOPIC, dead_letter_topic(away)):
         away.run()
     assert away.positions() == {}
 

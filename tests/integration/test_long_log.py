@@ -15,10 +15,10 @@ from confluent_kafka import Consumer, Message
 
 from calve.orchestration.local.broker import Broker
 from calve.sink_core import timing
+from calve.sink_core.codes import Code
 from calve.sink_core.control import trim
 from calve.sink_core.control.events import PipelineBound
 from calve.sink_core.control.log import READ_TIMEOUT_S, ControlLog
-from calve.sink_core.error_codes.kafka import LONG_LOG, NO_ANSWER
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.kafka import clients
 from calve.sink_core.sink.run import RunReport, run_pipeline
@@ -101,11 +101,11 @@ def test_a_read_goes_on_for_as_long_as_events_come_and_says_where_it_is(
 
 
 def test_a_read_without_events_ends_and_the_next_goes_on_from_there(log: ControlLog[ToyState], looks: Looks) -> None:
-    with raises(LONG_LOG, 2, EVENTS, of=Unreachable):
+    with raises(Code.LONG_LOG, 2, EVENTS, of=Unreachable):
         log.refresh(within_s=1.5 * SLOW_S)
     assert log.state.next_offset == 2
     looks.silent = True
-    with raises(NO_ANSWER, log.topic, 2, EVENTS, of=Unreachable):
+    with raises(Code.NO_ANSWER, log.topic, 2, EVENTS, of=Unreachable):
         log.refresh()
     looks.silent = False
     assert log.refresh().next_offset == EVENTS
@@ -144,12 +144,12 @@ def test_a_trim_that_fails_is_named_by_the_run_and_fails_it_not(flow: Flow, monk
     monkeypatch.setattr(trim, "RUN_FROM", 5)
 
     def refused() -> None:
-        raise Unreachable("no answer", code=NO_ANSWER)
+        raise Unreachable("no answer", code=Code.NO_ANSWER)
 
     with reached("trim.before-delete", refused):
         report = ran(flow, 0)
     (blocker,) = report.blockers
     for told in (str(blocker), report.ended):
-        names(told, flow.pipeline.control_topic, NO_ANSWER.code)
+        names(told, flow.pipeline.control_topic, Code.NO_ANSWER)
     assert (report.failed, log_start(flow)) == ({}, 0)
     assert flow.ids() == list(range(5))

@@ -21,9 +21,9 @@ from calve.orchestration.dagster.common.names import STAGE_TAG, job_name, pool, 
 from calve.orchestration.dagster.common.operations.maintenance import OWN_TIMES
 from calve.orchestration.dagster.sink.names import table_key
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.config.table_maintenance import TASKS
 from calve.sink_core.control.events import Paused
-from calve.sink_core.error_codes.files import NO_SUCH_NAME
 from tests.codes import finding, says
 from tests.dagster_runs import Done, run
 from tests.pipelines import Flow
@@ -118,7 +118,7 @@ def test_a_pipeline_that_never_ran_has_nothing_to_do(flow: Flow, kafka_topic: To
 
 
 def test_what_cannot_be_done_is_said(flow: Flow) -> None:
-    says(calve(flow, "compact", "--table", "db.evnts", code=2), NO_SUCH_NAME, "db.evnts", flow.name)
+    says(calve(flow, "compact", "--table", "db.evnts", code=2), Code.NO_SUCH_NAME, "db.evnts", flow.name)
     first = flow.load_table().metadata.snapshots[0].snapshot_id
     flow.load_table().manage_snapshots().rollback_to_snapshot(first).commit()
     said = calve(flow, "expire", code=1)

@@ -12,9 +12,9 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control import keep_alive
 from calve.sink_core.control.pausing import pause
-from calve.sink_core.error_codes.operations import NOT_POSSIBLE, NOT_STANDING
 from calve.sink_core.errors import FindingError
 from tests import mirrors, support
 from tests.codes import raises
@@ -202,12 +202,12 @@ def test_without_positions_a_control_topic_can_t_be_rebuilt(copied: tuple[Mirror
     mirror, topic = copied
     delete_records(mirror.target, mirror.pipeline.control_topic, 3)
     set_position(mirror, topic, None)
-    with raises(NOT_POSSIBLE, "rebuild", f"{mirror.remote(topic)}[0]"):
+    with raises(Code.NOT_POSSIBLE, "rebuild", f"{mirror.remote(topic)}[0]"):
         mirror.resolve("control-topic-truncated", "rebuild")
 
 
 def test_a_finding_that_does_not_stand_is_not_answered(copied: tuple[Mirror, str]) -> None:
-    with raises(NOT_STANDING, "positions-missing"):
+    with raises(Code.NOT_STANDING, "positions-missing"):
         copied[0].resolve("positions-missing", "restore")
 
 

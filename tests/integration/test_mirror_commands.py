@@ -11,14 +11,12 @@ import pytest
 import yaml
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.slots.events import PositionsSet
-from calve.sink_core.error_codes.files import NOBODY_TO_ASK, NOT_RUN_YET
-from calve.sink_core.error_codes.kafka import CYCLE, ONE_CLUSTER, TOO_FEW_BROKERS
-from calve.sink_core.error_codes.operations import POSITION_OUTSIDE, POSITIONS_AT_WORK
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED
 from calve.sink_core.mirror.state import MIRROR
 from tests import support
-from tests.codes import Coded, says
+from tests.codes import says
 from tests.launch import Done, calve
 from tests.mirrors import Mirror, mirror
 
@@ -52,12 +50,12 @@ def outcomes(made: Mirror) -> dict[str, dict[str, str]]:
     return {each["check"]: each for each in document("check", made.file)["checks"]}
 
 
-def fails(outcome: dict[str, str], code: Coded, *values: object) -> None:
-    assert (outcome["status"], outcome["code"]) == ("failed", code.code), outcome
+def fails(outcome: dict[str, str], code: str, *values: object) -> None:
+    assert (outcome["status"], outcome["code"]) == ("failed", code), outcome
     assert [value for value in values if str(value) not in outcome["message"]] == [], outcome
 
 
-def refuses(done: Done, code: Coded, *values: object) -> None:
+def refuses(done: Done, code: str, *values: object) -> None:
     assert done.returncode == EXIT_BAD_INPUT
     says(done.stderr, code, *values)
 
@@ -104,14 +102,14 @@ def test_what_people_read_of_a_run(copied: Mirror) -> None:
 
 def test_positions_are_set_while_paused_only_and_within_what_the_source_has(copied: Mirror) -> None:
     topic, file = topic_of(copied), copied.file
-    refuses(calve("positions", "set", file, f"{topic}/0:5"), NOT_RUN_YET, copied.name)
+    refuses(calve("positions", "set", file, f"{topic}/0:5"), Code.NOT_RUN_YET, copied.name)
     copied.run()
-    refuses(calve("positions", "set", file, f"{topic}/0:5", "--yes"), POSITIONS_AT_WORK, copied.name)
+    refuses(calve("positions", "set", file, f"{topic}/0:5", "--yes"), Code.POSITIONS_AT_WORK, copied.name)
     assert calve("pause", file, "--wait").returncode == EXIT_DONE
-    refuses(calve("positions", "set", file, f"{topic}/0:21", "--yes"), POSITION_OUTSIDE, f"{topic}[0]", 21, 0, 20)
-    refuses(calve("positions", "set", file, f"{topic}/7:0", "--yes"), POSITION_OUTSIDE, f"{topic}[7]")
+    refuses(calve("positions", "set", file, f"{topic}/0:21", "--yes"), Code.POSITION_OUTSIDE, f"{topic}[0]", 21, 0, 20)
+    refuses(calve("positions", "set", file, f"{topic}/7:0", "--yes"), Code.POSITION_OUTSIDE, f"{topic}[7]")
     asked = calve("positions", "set", file, f"{topic}/0:15", f"{topic}/1:10")
-    refuses(asked, NOBODY_TO_ASK, "--yes")
+    refuses(asked, Code.NOBODY_TO_ASK, "--yes")
     assert f"{topic}\t0\t20\t15\t5\t0" in asked.stdout
     shown = {(p["topic"], p["partition"]): p["position"] for p in document("positions", "show", file)["positions"]}
     assert shown == {(topic, 0): 20, (topic, 1): 10}
@@ -133,11 +131,11 @@ def test_positions_are_set_while_paused_only_and_within_what_the_source_has(copi
 def test_one_cluster_and_too_many_replicas_are_refused_by_check(broker: Broker, copied: Mirror, tmp_path: Path) -> None:
     topic = topic_of(copied)
     same = mirror(broker, broker, tmp_path / "same", [topic])
-    fails(outcomes(same)["two clusters"], ONE_CLUSTER, "eu", "us")
+    fails(outcomes(same)["two clusters"], Code.ONE_CLUSTER, "eu", "us")
     many = with_target(mirror(broker, copied.target, tmp_path / "many", [topic]), replication_factor=3)
     checked = calve("check", many.file)
     assert checked.returncode == EXIT_STOPPED
-    says(checked.stdout, TOO_FEW_BROKERS, "remote topics", "target.replication_factor", 3, "us", 1)
+    says(checked.stdout, Code.TOO_FEW_BROKERS, "remote topics", "target.replication_factor", 3, "us", 1)
 
 
 def test_a_remote_topic_that_is_configured_otherwise_is_told(copied: Mirror) -> None:
@@ -154,8 +152,8 @@ def test_a_mirror_that_would_go_round_is_refused(broker: Broker, other_broker: B
     there = with_target(mirror(broker, other_broker, tmp_path / "there", [topic]), names="{topic}")
     there.run()
     back = with_target(mirror(other_broker, broker, tmp_path / "back", [topic]), names="{topic}")
-    fails(outcomes(back)["cycle"], CYCLE, there.name, topic, "us", "eu")
-    refuses(calve("run", back.file), CYCLE, there.name, topic)
+    fails(outcomes(back)["cycle"], Code.CYCLE, there.name, topic, "us", "eu")
+    refuses(calve("run", back.file), Code.CYCLE, there.name, topic)
     assert calve("pause", there.file).returncode == EXIT_DONE
     assert outcomes(back)["cycle"]["status"] == "ok"
     assert calve("run", back.file).returncode == EXIT_DONE

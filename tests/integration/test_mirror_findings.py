@@ -11,9 +11,9 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.slots.events import PositionsSet
 from calve.sink_core.control.slots.leading import Wanted
-from calve.sink_core.error_codes.kafka import FOREIGN_POSITIONS
 from calve.sink_core.errors import FindingError
 from calve.sink_core.kafka.source import high_watermarks
 from calve.sink_core.offsets import Position, TopicPartition, offsets_to_dense
@@ -191,7 +191,7 @@ def test_a_group_that_somebody_else_uses_at_first_use(kafka_topic: TopicFactory,
     [topic] = mirror.topics
     support.create_topic(mirror.target, mirror.remote(topic))
     move(mirror, {0: 0})
-    with raises(FOREIGN_POSITIONS, mirror.pipeline.group, f"{mirror.remote(topic)}[0]"):
+    with raises(Code.FOREIGN_POSITIONS, mirror.pipeline.group, f"{mirror.remote(topic)}[0]"):
         mirror.run()
 
 

@@ -17,11 +17,10 @@ from typer.testing import CliRunner
 
 from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.config.load import load
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control import pausing
-from calve.sink_core.error_codes.files import NOT_RUN_YET
-from calve.sink_core.error_codes.kafka import NO_SUCH_TOPIC
 from calve.sink_core.failpoints import VARIABLE, FailpointReached
 from calve.sink_core.java import find_java
 from calve.sink_core.mirror.groups import GroupOffset, GroupSync, look
@@ -108,7 +107,7 @@ def test_a_remote_topic_that_is_gone_stops_no_other_group_s_offsets(
         places = {each.topic: each for each in look(plane).offsets}
     assert places[topic].target_offset == 1
     assert places[more].target_offset is None
-    says(places[more].why_not, NO_SUCH_TOPIC, remote)
+    says(places[more].why_not, Code.NO_SUCH_TOPIC, remote)
 
 
 def test_who_has_read_all_is_put_at_the_end_and_who_has_read_nothing_at_the_first_record(
@@ -279,7 +278,7 @@ def test_groups_are_shown_and_put_in_place_by_hand(
     file = mirror_file(tmp_path, other_broker, broker, [topic], groups={"include": [f"{group}.*"]})
     support.produce(other_broker.bootstrap, topic, [b"1", b"2", b"3"])
     early = CliRunner().invoke(app, ["groups", "show", str(file), "--json"])
-    assert (early.exit_code, json.loads(early.stdout)["code"]) == (2, NOT_RUN_YET.code)
+    assert (early.exit_code, json.loads(early.stdout)["code"]) == (2, Code.NOT_RUN_YET)
     loaded = load(file)
     assert isinstance(loaded, MirrorPipeline)
     run(loaded)

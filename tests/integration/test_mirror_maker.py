@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.config.load import load
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
 from calve.sink_core.control import pausing
-from calve.sink_core.error_codes.operations import HAS_PUBLISHED, MIRROR_MAKER
 from calve.sink_core.mirror import mm2
 from calve.sink_core.mirror.mirror_maker import MirrorMaker as MirrorMakers
 from calve.sink_core.mirror.plane import MirrorPlane
@@ -82,7 +82,7 @@ def test_a_mirror_goes_on_where_mirror_maker_ended_and_it_where_the_mirror_did(
     written = produce_transactions(other_broker, topic, [20, 5, 7, 30], partitions=PARTITIONS)
     maker.start()
     until(maker, broker, remote, written)
-    with MirrorPlane(pipeline) as plane, raises(MIRROR_MAKER, f"{maker.cluster}-mm2"):
+    with MirrorPlane(pipeline) as plane, raises(Code.MIRROR_MAKER, f"{maker.cluster}-mm2"):
         mm2.take_over(plane)
     maker.stop()
     written += produce_transactions(other_broker, topic, [9, 4, 6], partitions=PARTITIONS)
@@ -95,11 +95,11 @@ def test_a_mirror_goes_on_where_mirror_maker_ended_and_it_where_the_mirror_did(
     with MirrorPlane(pipeline) as plane:
         report = run_mirror(plane)
         assert report.records == 13 * PARTITIONS
-        with raises(HAS_PUBLISHED, pipeline.name):
+        with raises(Code.HAS_PUBLISHED, pipeline.name):
             mm2.take_over(plane)
     assert values(broker, remote) == Counter(written)
     with MirrorPlane(pipeline) as plane:
-        with raises(MIRROR_MAKER, "calve pause FILE"):
+        with raises(Code.MIRROR_MAKER, "calve pause FILE"):
             mm2.give_back(plane)
         pausing.pause(plane, "me", "it is given back")
     given = positions("export", file, "--to", "mm2")

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from calve.sink_core.error_codes.kafka import UNCARRIABLE
+from calve.sink_core.codes import Code
 from calve.sink_core.mirror.events import RecordsCopied
 from calve.sink_core.mirror.segments import translate
 from calve.sink_core.offsets import TopicPartition
@@ -154,7 +154,7 @@ def test_what_the_client_cannot_send_is_named_and_nothing_of_its_piece_is_there(
 ) -> None:
     mirror = new_mirror(kafka_topic(1, ANY_TIME))
     uncarriable(mirror, what)
-    with raises(UNCARRIABLE, f"{mirror.topics[0]}[0]", 2, what, "on_uncarriable: adjust"):
+    with raises(Code.UNCARRIABLE, f"{mirror.topics[0]}[0]", 2, what, "on_uncarriable: adjust"):
         mirror.run()
     assert mirror.copied(mirror.topics[0]) == []
     assert mirror.state().partitions == {TopicPartition(mirror.remote(*mirror.topics), 0): 0}

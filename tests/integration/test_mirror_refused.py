@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from calve.sink_core.error_codes.kafka import NO_SUCH_TOPIC, REFUSED
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import CalveError
 from calve.sink_core.offsets import TopicPartition
 from tests import support
@@ -34,7 +34,7 @@ def test_a_record_that_is_too_large_is_named_at_once_and_copied_once_the_topic_t
     write(mirror.source, topic, rows, 1, **{"message.max.bytes": 2_000_000})
     write(mirror.source, topic, [SMALL] * 10)
     begun = time.monotonic()
-    with raises(REFUSED, f"{topic}[1]", 20000, f"eu.{topic}[1]", "MSG_SIZE_TOO_LARGE", "max.message.bytes"):
+    with raises(Code.REFUSED, f"{topic}[1]", 20000, f"eu.{topic}[1]", "MSG_SIZE_TOO_LARGE", "max.message.bytes"):
         mirror.run()
     # Not once what waits behind it has timed out.
     assert time.monotonic() - begun < 30
@@ -50,7 +50,7 @@ def test_pieces_before_the_one_that_is_refused_stay(kafka_topic: TopicFactory, n
     mirror = new_mirror(kafka_topic(1, {"max.message.bytes": "2000000"}), extra={**LIMITED, **pieces})
     [topic] = mirror.topics
     write(mirror.source, topic, [*[SMALL] * 30_000, large(300_000)], **{"message.max.bytes": 2_000_000})
-    with raises(REFUSED, f"{topic}[0]", 30000):
+    with raises(Code.REFUSED, f"{topic}[0]", 30000):
         mirror.run()
     before = mirror.state().partitions[TopicPartition(mirror.remote(topic), 0)]
     assert 0 < before <= 30_000
@@ -73,7 +73,7 @@ def test_a_batch_that_is_refused_is_named_by_its_offsets(
     any_time = {"message.timestamp.after.max.ms": str(2**63 - 1)}
     mirror = new_mirror(kafka_topic(1, any_time), extra={"target": {"config": setting}})
     write(mirror.source, mirror.topics[0], [SMALL, record, SMALL])
-    with raises(REFUSED, f"{mirror.topics[0]}[0]", code) as raised:
+    with raises(Code.REFUSED, f"{mirror.topics[0]}[0]", code) as raised:
         mirror.run()
     assert hint in raised.value.hint
     assert mirror.copied(mirror.topics[0]) == []
@@ -104,7 +104,7 @@ def test_a_topic_deleted_at_the_source_while_it_is_read_stops_the_mirror(
 ) -> None:
     mirror = new_mirror(kafka_topic())
     write(mirror.source, mirror.topics[0], [SMALL] * 10)
-    with raises(NO_SUCH_TOPIC, mirror.topics[0]), reached("slot.after-check", lambda: gone(mirror)):
+    with raises(Code.NO_SUCH_TOPIC, mirror.topics[0]), reached("slot.after-check", lambda: gone(mirror)):
         mirror.run()
 
 

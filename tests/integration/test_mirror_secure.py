@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from calve.sink_core.error_codes.kafka import NO_BROKER, NOT_GRANTED
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED
 from tests import support
 from tests.codes import says
@@ -92,7 +92,7 @@ def test_the_acls_that_are_printed_are_enough_and_each_is_needed(mirror: Guarded
     assert mirror.calve("check").returncode == EXIT_STOPPED
     refused = mirror.calve("run")
     assert refused.returncode == EXIT_BAD_INPUT
-    says(refused.stderr, NOT_GRANTED)
+    says(refused.stderr, Code.NOT_GRANTED)
     for line in lines:
         grant(mirror.admin_for(line), line)
 
@@ -136,7 +136,7 @@ def test_the_acls_that_are_printed_are_enough_and_each_is_needed(mirror: Guarded
     [blocker] = json.loads(done.stdout)["blockers"]
     assert blocker["where"] == f"group {readers}"
     # The client waits for the group's coordinator, of which it isn't told.
-    says(blocker["why"], NO_BROKER)
+    says(blocker["why"], Code.NO_BROKER)
     assert support.consume(target, f"eu.{mirror.topic}")[-1] == b"more"
 
 

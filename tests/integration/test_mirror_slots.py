@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.slots.events import GenerationStarted
-from calve.sink_core.error_codes.general import RETRIABLE
-from calve.sink_core.error_codes.kafka import UNCARRIABLE
 from calve.sink_core.errors import CalveError, RetriableError
 from calve.sink_core.mirror.copy import CopyResult, CopySpec, copy_slot
 from calve.sink_core.mirror.events import RecordsCopied
@@ -81,7 +80,7 @@ def test_slots_on_spark(mirror: MirrorFlow, warm_spark: WarmSpark) -> None:
 def test_what_a_slot_on_spark_refuses_is_said_as_it_is(mirror: MirrorFlow, warm_spark: WarmSpark) -> None:
     produce_at(mirror.source, mirror.topics[0], [(0, b"odd")], partition=4)
     on_spark = mirror.but(spark={**warm_spark.settings, "tasks": 2})
-    with SparkTasks(on_spark.pipeline.spark) as tasks, raises(UNCARRIABLE, f"{mirror.topics[0]}[4]", 3000):
+    with SparkTasks(on_spark.pipeline.spark) as tasks, raises(Code.UNCARRIABLE, f"{mirror.topics[0]}[4]", 3000):
         on_spark.run(tasks)
 
 
@@ -162,7 +161,7 @@ def test_a_task_whose_token_is_missing_copies_nothing_and_says_so(mirror: Mirror
         lost = replace(spec.slots[number], group=support.unique("none"))
         return copy_slot(replace(spec, slots=(lost,) * len(spec.slots)), number)
 
-    with raises(RETRIABLE, "token"):
+    with raises(Code.RETRIABLE, "token"):
         mirror.run(Around(way=elsewhere))
     assert [mirror.copied(mirror.topics[0], partition) for partition in range(6)] == [[]] * 6
     mirror.run()
@@ -175,7 +174,7 @@ def test_a_slot_that_fails_does_not_take_back_what_others_have_copied(mirror: Mi
             raise RetriableError("its host is gone")
         return task(number)
 
-    with raises(RETRIABLE, "its host is gone"):
+    with raises(Code.RETRIABLE, "its host is gone"):
         mirror.run(Around(way=failing))
     there = [len(mirror.copied(mirror.topics[0], partition)) for partition in range(6)]
     assert sorted(there) == [0, 0, 3_000, 3_000, 3_000, 3_000]

@@ -11,9 +11,8 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.pausing import pause
-from calve.sink_core.error_codes.files import START_GROUP, START_MIRROR
-from calve.sink_core.error_codes.kafka import KAFKA_SETTING, NEVER_COPIED, NO_SUCH_TOPIC
 from calve.sink_core.kafka.compat import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from calve.sink_core.mirror.status import status
 from calve.sink_core.mirror.verify import verify
@@ -106,7 +105,7 @@ def test_a_mirror_that_syncs_no_configuration_leaves_it(kafka_topic: TopicFactor
 
 def test_a_value_that_the_target_refuses_is_named(kafka_topic: TopicFactory, new_mirror: NewMirror) -> None:
     mirror = new_mirror(kafka_topic(), extra={"target": {"config": {"retention.ms": "soon"}}})
-    with raises(KAFKA_SETTING, "retention.ms"):
+    with raises(Code.KAFKA_SETTING, "retention.ms"):
         mirror.run()
 
 
@@ -171,7 +170,7 @@ def test_a_topic_that_is_named_and_not_there_stands_still_alone(
     support.produce(mirror.source, mirror.topics[0], [b"x"])
     [blocker] = mirror.run().blockers
     assert (blocker.where, blocker.since_ms is not None) == (mirror.topics[1], True)
-    says(blocker.why, NO_SUCH_TOPIC, "eu")
+    says(blocker.why, Code.NO_SUCH_TOPIC, "eu")
     left = mirror.but(topics=mirror.topics[:1])
     support.produce(mirror.source, mirror.topics[0], [b"y"])
     left.run()
@@ -180,7 +179,7 @@ def test_a_topic_that_is_named_and_not_there_stands_still_alone(
 
 def test_a_first_run_wants_every_topic_that_is_named(kafka_topic: TopicFactory, new_mirror: NewMirror) -> None:
     mirror = new_mirror(kafka_topic(), support.unique("nowhere"))
-    with raises(NO_SUCH_TOPIC, mirror.topics[1], "eu"):
+    with raises(Code.NO_SUCH_TOPIC, mirror.topics[1], "eu"):
         mirror.run()
 
 
@@ -224,7 +223,7 @@ def test_a_new_mirror_begins_where_a_group_stands(kafka_topic: TopicFactory, new
     group = support.unique("g")
     mirror = new_mirror(kafka_topic(), extra={"source": {"start": {"group": group}}})
     five(mirror)
-    with raises(START_GROUP, group):
+    with raises(Code.START_GROUP, group):
         mirror.run()
     at = ConsumerGroupTopicPartitions(group, [KafkaPartition(mirror.topics[0], 0, 4)])
     for done in mirror.source_admin.alter_consumer_group_offsets([at]).values():
@@ -245,7 +244,7 @@ def test_a_mirror_back_begins_behind_what_the_other_wrote(kafka_topic: TopicFact
         "target": {"names": "{topic}", "cluster": "a"},
     }
     back = MirrorFlow.create(there.files.parent, there.target, there.source, topic, extra=extra)
-    with raises(START_MIRROR, there.name):
+    with raises(Code.START_MIRROR, there.name):
         back.run()
     with there.plane() as plane:
         plane.bind()
@@ -266,9 +265,9 @@ def test_topics_that_are_named_are_copied_or_refused_by_name(new_mirror: NewMirr
     assert (mirror.run().ended, mirror.assert_same()) == ("caught up", 4)
     for never in (f"orders.us.{mark}", f"calve.test.{mark}.control", "checkpoints.internal", "__consumer_offsets"):
         refused = mirror.but(topics=(*named, never))
-        with raises(NEVER_COPIED, never):
+        with raises(Code.NEVER_COPIED, never):
             refused.run()
-        with raises(NEVER_COPIED, never), refused.plane() as plane:
+        with raises(Code.NEVER_COPIED, never), refused.plane() as plane:
             status(plane)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from calve.orchestration.dagster.mirror.verdicts import health
+from calve.sink_core.codes import Code
 from calve.sink_core.control.rounds import Bounds
-from calve.sink_core.error_codes.kafka import KAFKA_SETTING, REFUSED, UNCARRIABLE
 from calve.sink_core.failpoints import FailpointReached
 from calve.sink_core.mirror.events import TopicRefused
 from calve.sink_core.mirror.status import status
@@ -65,10 +65,10 @@ def test_a_record_that_is_refused_holds_its_topic_alone(
     report = mirror.run(InProcessTasks(slots), Bounds(max_batches=1, max_duration_s=60.0, linger_s=0.0))
     assert (report.records, mirror.assert_same(good), mirror.copied(bad)) == (7, 7, [])
     again = mirror.run(InProcessTasks(slots))
-    names(again.ended, bad, REFUSED.code)
+    names(again.ended, bad, Code.REFUSED)
     assert again.ended != "caught up"
     [blocked] = told(mirror)
-    names(blocked, f"{bad}[0]", REFUSED.code)
+    names(blocked, f"{bad}[0]", Code.REFUSED)
     assert hint in blocked
     # Once for a reason, however often it is tried; the position of what stands still does not move.
     [event] = mirror.events(TopicRefused)
@@ -92,7 +92,7 @@ def test_a_record_that_the_client_cannot_send_holds_its_topic_alone(
     bad, good = mirror.topics
     raw_batches.produce_at(mirror.source, bad, [(0, b"first"), (0, b"second")])
     write(mirror.source, good, [SMALL] * 3)
-    names(mirror.run().ended, bad, UNCARRIABLE.code)
+    names(mirror.run().ended, bad, Code.UNCARRIABLE)
     assert (mirror.assert_same(good), mirror.copied(bad)) == (3, [])
     assert len(told(mirror)) == 1
     mended = mirror.but(extra={"on_uncarriable": "adjust"})
@@ -111,14 +111,14 @@ def test_a_topic_whose_configuration_the_target_refuses_stands_alone_and_a_mirro
     wrong = mirror.but(
         topics=(*mirror.topics, fresh), extra={"target": {"sync_config": False, "config": {"retention.ms": "soon"}}}
     )
-    names(wrong.run().ended, fresh, KAFKA_SETTING.code)
+    names(wrong.run().ended, fresh, Code.KAFKA_SETTING)
     [blocked] = told(wrong)
     names(blocked, fresh)
     support.produce(mirror.source, mirror.topics[0], [b"z"])
     assert wrong.run().records == 1
     # Where it is the only one, somebody has to come.
     alone = wrong.but(topics=(fresh,))
-    with raises(KAFKA_SETTING, "retention.ms"):
+    with raises(Code.KAFKA_SETTING, "retention.ms"):
         alone.run()
     mended = mirror.but(topics=(*mirror.topics, fresh))
     assert (mended.run().ended, mended.assert_same(), told(mended)) == ("caught up", 4, [])

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.records import KEY_MOVED
+from calve.sink_core.codes import Code
 from calve.sink_core.sink.batches import Ingest
 from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
@@ -57,7 +57,7 @@ def test_a_key_in_another_partition_than_its_row_came_from_stops_before_anything
     produce(flow.topic, values(others, 2))
     produce(flow.topic, values([moving], 3), partition=1)
     topic = flow.topic
-    with raises(KEY_MOVED, f"{topic}[1]", f"{topic}[0]"):
+    with raises(Code.KEY_MOVED, f"{topic}[1]", f"{topic}[0]"):
         flow.run(engine)
     assert rows(flow, spark) == {moving: 1, **dict.fromkeys(others, 1)}
     keyed_by(flow, "uuid", on_moved_key="ignore").run(engine)
@@ -87,7 +87,7 @@ def test_files_that_can_have_no_key_of_the_batch_are_not_read(
     (batch,) = flow.run(engine).batches
     assert batch.rows[flow.table] == 2
     produce(flow.topic, values(["m4"], 2), partition=1)
-    with raises(KEY_MOVED, "m4"):
+    with raises(Code.KEY_MOVED, "m4"):
         flow.run(engine)
 
 

@@ -14,10 +14,8 @@ from calve.orchestration.dagster.build import build_pipeline_defs
 from calve.orchestration.dagster.common.names import PAUSE, PAUSED_TAG, POSITIONS, RESOLVE, RESUME, VERIFY, job_name
 from calve.orchestration.dagster.sink.names import DEAD_LETTERS, REPLAY, REPLAY_DEAD_LETTERS, REPLAY_HOURS, table_key
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import Paused, Resolved, Resumed
-from calve.sink_core.error_codes.files import OPTION
-from calve.sink_core.error_codes.operations import GONE_FROM_KAFKA, NO_SUCH_CHOICE, NOT_REPLACED
-from calve.sink_core.error_codes.records import CHANGES_READ_AGAIN
 from calve.sink_core.tables.log.events import DataComplete, StartCommit
 from tests import hudi_tables, support
 from tests.codes import says
@@ -100,8 +98,8 @@ def test_a_finding_is_shown_with_what_each_choice_would_do_and_answered(flow: Fl
     assert all(record["would"] and record["stored"] and record["found"] for record in choices.values())
     assert flow.load_table().metadata_location == head, "nothing was changed"
     wrong = run(flow, instance, RESOLVE, finding="table-rolled-back", choice="nonsense")
-    says(str(wrong.failure), NO_SUCH_CHOICE, "table-rolled-back", "nonsense", *choices)
-    says(str(run(flow, instance, RESOLVE, choice="accept").failure), OPTION, "finding", "choice")
+    says(str(wrong.failure), Code.NO_SUCH_CHOICE, "table-rolled-back", "nonsense", *choices)
+    says(str(run(flow, instance, RESOLVE, choice="accept").failure), Code.OPTION, "finding", "choice")
     done = run(flow, instance, RESOLVE, finding="table-rolled-back", subject=flow.table, choice="recommit")
     assert (done.output["choice"], done.output["subject"]) == ("recommit", flow.table)
     [event] = flow.events(Resolved)
@@ -195,7 +193,7 @@ def test_an_hour_that_kafka_no_longer_has_is_refused_before_any_table_is_touched
     flow.delete_records(gone, 3)
     before = [flow.load_table(name).metadata_location for name in flow.tables]
     refused = run(flow, instance, REPLAY_HOURS, hour=this_hour(flow).strftime(HOUR))
-    says(str(refused.failure), GONE_FROM_KAFKA, f"{gone}[0] [0, 3)")
+    says(str(refused.failure), Code.GONE_FROM_KAFKA, f"{gone}[0] [0, 3)")
     assert [flow.load_table(name).metadata_location for name in flow.tables] == before
 
 
@@ -216,7 +214,7 @@ def test_tables_that_take_row_changes_are_left_out_of_a_backfill(flow: Flow, ins
     changing = flow.but(name=f"{flow.name}_c", extra={"tables": [rows]})
     hour = this_hour(flow)
     refused = run(changing, instance, REPLAY_HOURS, hour=hour.strftime(HOUR))
-    says(str(refused.failure), CHANGES_READ_AGAIN, changing.name, changing.table)
+    says(str(refused.failure), Code.CHANGES_READ_AGAIN, changing.name, changing.table)
 
 
 def test_a_backfill_leaves_out_tables_that_can_t_be_replayed_and_names_them(
@@ -229,12 +227,12 @@ def test_a_backfill_leaves_out_tables_that_can_t_be_replayed_and_names_them(
     done = run(flow, instance, REPLAY_HOURS, hour=hour.strftime(HOUR))
     assert done.result.success
     assert (done.output["rows"], done.output["rows replaced"]) == (10, 10)
-    says(done.output["left out"][HUDI], NOT_REPLACED, HUDI)
+    says(done.output["left out"][HUDI], Code.NOT_REPLACED, HUDI)
     assert hudi_tables.ids(folder) == flow.ids() == list(range(10))
     empty = run(flow, instance, REPLAY_HOURS, hour=(hour - timedelta(hours=5)).strftime(HOUR))
     assert empty.result.success
     assert "left out" not in empty.output
     # One that somebody asks for is no one to leave out.
     asked = run(flow, instance, REPLAY_HOURS, hour=hour.strftime(HOUR), tables=[HUDI])
-    says(str(asked.failure), NOT_REPLACED, HUDI)
+    says(str(asked.failure), Code.NOT_REPLACED, HUDI)
     assert run(flow, instance, REPLAY, table=flow.table, from_time="1h").result.success

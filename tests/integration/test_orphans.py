@@ -16,11 +16,10 @@ from pyiceberg.types import LongType, NestedField
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.config.table_maintenance import Orphans
 from calve.sink_core.control.events import BatchAbandoned
 from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
-from calve.sink_core.error_codes.catalogs import METADATA_GONE
-from calve.sink_core.error_codes.operations import TOO_MANY_FILES
 from calve.sink_core.errors import FindingError
 from calve.sink_core.iceberg.maintenance.orphans import LOOKED_AT, Listed
 from calve.sink_core.sink.maintenance import orphans
@@ -233,7 +232,7 @@ def test_a_table_with_too_many_files_keeps_no_other_waiting(
     ended.set()
     [(name, error)] = report.failed.items()
     assert name == begun.pipeline.ledger_table
-    says(str(error), TOO_MANY_FILES, name)
+    says(str(error), Code.TOO_MANY_FILES, name)
     assert left(planted) == []
     assert name not in {outcome.subject for outcome in report.done}
 
@@ -269,7 +268,7 @@ def test_a_table_of_others_that_can_t_be_loaded_is_named_and_stops_nothing(begun
     planted = plant(begun)
     report = clean()
     assert left(planted) == []
-    says(of(report, "other.t").did, METADATA_GONE, "other.t")
+    says(of(report, "other.t").did, Code.METADATA_GONE, "other.t")
     holds(begun, 20)
 
 

@@ -18,12 +18,10 @@ from typer.testing import CliRunner, Result
 
 from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control import pausing, publisher
 from calve.sink_core.control.events import BatchAbandoned, Event, Paused, PipelineBound, Resumed
 from calve.sink_core.control.rounds import Bounds
-from calve.sink_core.error_codes.files import OPTION
-from calve.sink_core.error_codes.general import TABLE_UNUSABLE, UNKNOWN_OUTCOME
-from calve.sink_core.error_codes.operations import RESUMED, STILL_UNDER_WAY
 from calve.sink_core.errors import TableUnusable, UnknownOutcome
 from calve.sink_core.sink.batches import BatchReport
 from calve.sink_core.sink.loop.coordinator import CommitReport
@@ -232,10 +230,10 @@ def test_waiting_for_a_batch_of_a_dead_run_gives_up_and_names_it(flow: Flow) -> 
     [dead] = flow.events(StartCommit)
     waited = calve(flow, "pause", "--wait", "--timeout", 0)
     assert waited.exit_code == 1
-    says(waited.stderr, STILL_UNDER_WAY, dead.batch_id)
+    says(waited.stderr, Code.STILL_UNDER_WAY, dead.batch_id)
     told = calve(flow, "pause", "--wait", "--timeout", 0, "--json")
     shown = json.loads(told.stdout)
-    assert (told.exit_code, shown["written"], shown["code"]) == (1, False, STILL_UNDER_WAY.code)
+    assert (told.exit_code, shown["written"], shown["code"]) == (1, False, Code.STILL_UNDER_WAY)
     assert dead.batch_id in shown["message"]
     assert flow.run().batches == []
     calve(flow, "resume")
@@ -249,7 +247,7 @@ def test_a_run_that_ended_with_an_error_is_not_waited_for(flow: Flow) -> None:
         raise TableUnusable("no more of this")
 
     flow.produce(range(5))
-    with reached("write.after-files", fail), raises(TABLE_UNUSABLE):
+    with reached("write.after-files", fail), raises(Code.TABLE_UNUSABLE):
         flow.run()
     [failed] = flow.events(StartCommit)
     assert [event.batch_id for event in flow.events(BatchAbandoned)] == [failed.batch_id]
@@ -265,7 +263,7 @@ def test_a_publish_of_unknown_outcome_is_not_said_to_be_given_up(flow: Flow, mon
 
     flow.produce(range(5))
     monkeypatch.setattr(publisher, "ATTEMPTS", 1)
-    with reached("publish.after-commit", unknown), raises(UNKNOWN_OUTCOME):
+    with reached("publish.after-commit", unknown), raises(Code.UNKNOWN_OUTCOME):
         flow.run()
     assert flow.events(BatchAbandoned) == []
 
@@ -293,7 +291,7 @@ def test_what_is_still_under_way_after_the_wait_is_given_up_on_demand_and_never_
 def test_giving_up_without_waiting_is_refused_before_anything_is_written(flow: Flow) -> None:
     refused = calve(flow, "pause", "--give-up")
     assert refused.exit_code == 2
-    says(refused.stderr, OPTION, "--give-up", "--wait")
+    says(refused.stderr, Code.OPTION, "--give-up", "--wait")
     assert flow.pipeline.control_topic not in flow.admin.list_topics(timeout=TIMEOUT_S).topics
 
 
@@ -307,7 +305,7 @@ def test_waiting_goes_on_while_a_transaction_may_hide_a_batch(flow: Flow) -> Non
     assert producer.flush(TIMEOUT_S) == 0
     waited = calve(flow, "pause", "--wait", "--timeout", 0)
     assert waited.exit_code == 1
-    says(waited.stderr, STILL_UNDER_WAY)
+    says(waited.stderr, Code.STILL_UNDER_WAY)
     [published] = flow.events(StartCommit)
     assert published.batch_id not in waited.stderr, "none is known that is in progress"
     producer.abort_transaction(TIMEOUT_S)
@@ -329,7 +327,7 @@ def test_waiting_ends_when_somebody_resumes(flow: Flow, monkeypatch: pytest.Monk
     monkeypatch.setattr(pausing, "sleep", lambda _seconds: resume_as(flow, "bo"))
     waited = calve(flow, "pause", "--wait")
     assert waited.exit_code == 1
-    says(waited.stderr, RESUMED, "bo")
+    says(waited.stderr, Code.RESUMED, "bo")
 
 
 def resume_as(flow: Flow, by: str) -> None:

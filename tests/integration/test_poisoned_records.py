@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.tables import UNREADABLE_NAMES
+from calve.sink_core.codes import Code
 from calve.sink_core.sink.status import status
 from calve.sink_core.sink.verify.proof import verify
 from tests import hudi_tables, support
@@ -119,7 +119,7 @@ def test_a_column_of_such_a_name_is_refused_before_anything_is_published(flow: F
     tables = [{"name": HUDI, "topics": [one], "format": "hudi", "auto_create": created}]
     flow = flow.but(extra={**flow.extra, "tables": tables})
     support.produce(flow.bootstrap, one, [record(1)])
-    with raises(UNREADABLE_NAMES, HUDI, name):
+    with raises(Code.UNREADABLE_NAMES, HUDI, name):
         flow.run()
     assert flow.positions() == {} or all(position.offset <= 0 for position in flow.positions().values())
 

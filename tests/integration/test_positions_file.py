@@ -13,9 +13,7 @@ from typer.testing import CliRunner, Result
 
 from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.files import NOT_RUN_YET, TAKES_OVER
-from calve.sink_core.error_codes.operations import HAS_PUBLISHED, OTHER_POSITIONS, POSITIONS_FILE
+from calve.sink_core.codes import Code
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.tables.log.events import DataComplete
 from tests.codes import raises, says
@@ -83,7 +81,7 @@ def test_a_renamed_pipeline_goes_on(old: Flow) -> None:
 
 def test_a_pipeline_that_never_was_is_not_taken_over(old: Flow) -> None:
     renamed = replace(old, files=old.files / "renamed", extra={"name": "departures", "takes_over": "nobody"})
-    with raises(TAKES_OVER, "takes_over", "nobody"):
+    with raises(Code.TAKES_OVER, "takes_over", "nobody"):
         renamed.run()
     assert renamed.pipeline.control_topic not in old.admin.list_topics(timeout=30).topics
 
@@ -115,17 +113,17 @@ def negative(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "code", "values"),
     [
-        (without_a_partition, POSITIONS_FILE, ["{topic}[1]"]),
-        (of_another_topic, POSITIONS_FILE, ["other[0]", "{topic}[0]"]),
-        (beyond_the_end, POSITIONS_FILE, ["{topic}[0]", 11, 0, 10]),
-        (of_another_cluster, OTHER_POSITIONS, ["cluster", "other"]),
-        (of_another_topic_id, OTHER_POSITIONS, ["{topic}", "other"]),
-        (negative, POSITIONS_FILE, ["positions.json", "positions.0.offset"]),
+        (without_a_partition, Code.POSITIONS_FILE, ["{topic}[1]"]),
+        (of_another_topic, Code.POSITIONS_FILE, ["other[0]", "{topic}[0]"]),
+        (beyond_the_end, Code.POSITIONS_FILE, ["{topic}[0]", 11, 0, 10]),
+        (of_another_cluster, Code.OTHER_POSITIONS, ["cluster", "other"]),
+        (of_another_topic_id, Code.OTHER_POSITIONS, ["{topic}", "other"]),
+        (negative, Code.POSITIONS_FILE, ["positions.json", "positions.0.offset"]),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_positions_that_do_not_fit_are_refused(
-    old: Flow, new: Flow, change: Callable[[dict[str, Any]], None], code: ErrorCode, values: list[object]
+    old: Flow, new: Flow, change: Callable[[dict[str, Any]], None], code: Code, values: list[object]
 ) -> None:
     document = exported(old)
     change(document)
@@ -140,7 +138,7 @@ def test_positions_below_the_log_start_are_refused(old: Flow, new: Flow) -> None
     old.delete_records(old.topic, 5, partition=1)
     refused = imported(new, document)
     assert refused.exit_code == 2
-    says(refused.stderr, POSITIONS_FILE, f"{old.topic}[1]", 0, 5, 10)
+    says(refused.stderr, Code.POSITIONS_FILE, f"{old.topic}[1]", 0, 5, 10)
     assert new.positions() == {}
 
 
@@ -148,11 +146,11 @@ def test_a_pipeline_that_has_published_keeps_its_positions(old: Flow) -> None:
     before, published = old.positions(), old.events(DataComplete)
     refused = imported(old, exported(old))
     assert refused.exit_code == 2
-    says(refused.stderr, HAS_PUBLISHED, old.name)
+    says(refused.stderr, Code.HAS_PUBLISHED, old.name)
     assert (old.positions(), old.events(DataComplete)) == (before, published)
 
 
 def test_a_pipeline_that_has_not_published_has_nothing_to_export(new: Flow) -> None:
     refused = positions(new, "export")
     assert refused.exit_code == 2
-    says(refused.stderr, NOT_RUN_YET, new.name)
+    says(refused.stderr, Code.NOT_RUN_YET, new.name)

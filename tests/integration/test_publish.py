@@ -15,12 +15,11 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import PipelineBound
 from calve.sink_core.control.group import SourceGroup
 from calve.sink_core.control.log import REQUIRED_CONFIG
-from calve.sink_core.error_codes.files import START_GROUP
-from calve.sink_core.error_codes.kafka import FOREIGN_POSITIONS, NO_BROKER
 from calve.sink_core.errors import UnknownOutcome
 from calve.sink_core.failpoints import VARIABLE, FailpointReached
 from calve.sink_core.kafka import clients
@@ -198,7 +197,7 @@ def test_keeping_alive_is_for_the_token_of_range_jobs_as_well(flow: Flow) -> Non
 def assert_undecided(flow: Flow, at: TopicPartition) -> None:
     """A transaction that is open has an offset for it: nobody is told the one from before."""
     group = SourceGroup(flow.pipeline.kafka.properties, flow.pipeline.group)
-    with closing(group), raises(NO_BROKER, flow.pipeline.group):
+    with closing(group), raises(Code.NO_BROKER, flow.pipeline.group):
         group.positions([at], timeout_s=1)
 
 
@@ -303,7 +302,7 @@ def test_start_at_a_group_takes_its_offsets_over_once(flow: Flow) -> None:
 
 
 def test_start_at_a_group_without_offsets_is_refused(flow: Flow) -> None:
-    with raises(START_GROUP, "nobody", "latest"):
+    with raises(Code.START_GROUP, "nobody", "latest"):
         flow.but(extra={"source": {"start": {"group": "nobody"}}}).run()
     assert flow.positions() == {}
 
@@ -311,7 +310,7 @@ def test_start_at_a_group_without_offsets_is_refused(flow: Flow) -> None:
 def test_positions_that_were_there_before_the_first_use_are_not_taken_over(flow: Flow) -> None:
     flow.produce(range(5))
     flow.move_positions({TopicPartition(flow.topic, 0): 3})
-    with raises(FOREIGN_POSITIONS, flow.pipeline.group):
+    with raises(Code.FOREIGN_POSITIONS, flow.pipeline.group):
         flow.run()
     assert flow.events(DataComplete) == []
 

@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient
 
 import calve.sink_core.kafka.reader
 from calve.orchestration.local import broker as embedded
+from calve.sink_core.codes import Code
 from calve.sink_core.counts import PartitionCounts
-from calve.sink_core.error_codes.kafka import NO_SUCH_TOPIC, SILENT_PARTITION
 from calve.sink_core.kafka.reader import BATCH_BYTES, RangeReader
 from calve.sink_core.offsets import OffsetRange
 from tests import support
@@ -120,7 +120,7 @@ def test_a_range_may_end_at_the_last_stable_offset(
     transactional.flush(30)
     _, (counts,) = read(OffsetRange(topic, 0, 0, 6))
     assert (counts.records, counts.gaps) == (5, 1)
-    with raises(SILENT_PARTITION, topic, "[0]", 7, 5, 1):
+    with raises(Code.SILENT_PARTITION, topic, "[0]", 7, 5, 1):
         read(OffsetRange(topic, 0, 0, 7), stall_seconds=1)
 
 
@@ -277,7 +277,7 @@ def test_offsets_that_do_not_exist_are_a_finding(
 
 
 def test_a_topic_that_is_gone_is_named(read: Read) -> None:
-    with raises(NO_SUCH_TOPIC, "no-such-topic"):
+    with raises(Code.NO_SUCH_TOPIC, "no-such-topic"):
         read(OffsetRange("no-such-topic", 0, 0, 1))
 
 
@@ -285,6 +285,6 @@ def test_brokers_that_do_not_answer_are_reported_with_the_cause() -> None:
     settings = {"bootstrap.servers": f"127.0.0.1:{embedded.free_port()}"}
     with (
         RangeReader(settings, [OffsetRange("t", 0, 0, 1)], group="g", stall_seconds=1) as reader,
-        raises(SILENT_PARTITION, "t[0]", 1, 0),
+        raises(Code.SILENT_PARTITION, "t[0]", 1, 0),
     ):
         list(reader)

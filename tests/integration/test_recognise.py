@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from calve.orchestration.cli.main import app
 from calve.orchestration.local.broker import Broker
 from calve.orchestration.new_pipeline import NEW_REGISTRY
+from calve.sink_core.codes import Code
 from calve.sink_core.config.load import load
-from calve.sink_core.error_codes.records import WHICH_REGISTRY
 from tests.codes import says
 from tests.schema_registry import SchemaRegistry, framed, plain
 from tests.support import TopicFactory, produce, unique
@@ -54,6 +54,6 @@ def test_a_registry_is_asked_for_where_the_values_need_one(
 ) -> None:
     topic = kafka_topic(1)
     produce(broker.bootstrap, topic, [framed(2_000_000_000, b"x")])
-    says(init(broker, topic, tmp_path), WHICH_REGISTRY, "--registry")
-    says(init(broker, topic, tmp_path, "--registry", registry.url), WHICH_REGISTRY, NEW_REGISTRY, "--registry")
+    says(init(broker, topic, tmp_path), Code.WHICH_REGISTRY, "--registry")
+    says(init(broker, topic, tmp_path, "--registry", registry.url), Code.WHICH_REGISTRY, NEW_REGISTRY, "--registry")
     assert not (tmp_path / "pipeline.yaml").exists()

@@ -8,11 +8,10 @@ import pytest
 from pyiceberg.table import Table
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import Paused
 from calve.sink_core.control.trim import trim
-from calve.sink_core.error_codes.general import BAD_RECORD
-from calve.sink_core.error_codes.operations import GONE_FROM_KAFKA, NOT_FROM_KAFKA, UNKNOWN_LOSS
 from calve.sink_core.errors import FindingError
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs, RangeReport
@@ -247,7 +246,7 @@ def test_records_that_retention_took_refuse_a_refill_before_anything_is_written(
     flow.delete_records(flow.topic, 15)
     roll_back(flow, to=1)
     events, files = len(flow.events(DataComplete)), sorted(flow.lake.rglob("*.parquet"))
-    with raises(GONE_FROM_KAFKA, "[0]", 15) as caught:
+    with raises(Code.GONE_FROM_KAFKA, "[0]", 15) as caught:
         refill(flow)
     assert caught.value.exit_code == 1
     assert len(flow.events(DataComplete)) == events
@@ -275,7 +274,7 @@ def test_a_roll_back_to_before_the_trim_can_t_be_refilled(flow: Flow) -> None:
         session.bind()
         trim(session, older_than_s=0)
     roll_back(flow)
-    with raises(UNKNOWN_LOSS):
+    with raises(Code.UNKNOWN_LOSS):
         refill(flow)
 
 
@@ -283,13 +282,13 @@ def test_a_record_that_the_new_table_can_t_take_stops_the_refill(flow: Flow) -> 
     with flow.iceberg() as catalog:
         catalog.drop_table(flow.table)
     narrow = flow.but(auto_create={"columns": {"id": "long", "text": "boolean"}})
-    with raises(BAD_RECORD, 0):
+    with raises(Code.BAD_RECORD, 0):
         refill(narrow)
 
 
 @pytest.mark.parametrize("table", ["ledger", "dead_letters"])
 def test_tables_whose_rows_are_not_in_kafka_can_t_be_refilled(flow: Flow, table: str) -> None:
-    with raises(NOT_FROM_KAFKA):
+    with raises(Code.NOT_FROM_KAFKA):
         refill(flow, f"calve.{flow.name}_{table}")
 
 

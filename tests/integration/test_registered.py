@@ -12,8 +12,8 @@ from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.config.reading import RegistrySettings
-from calve.sink_core.error_codes.records import REGISTRY_DOWN
 from calve.sink_core.records.decode.registry import ById, Registry
 from calve.sink_core.records.protobuf.schema import Messages, proto_file
 from calve.sink_core.sink.status import status
@@ -181,7 +181,7 @@ def test_a_registry_that_is_busy_is_asked_again_and_one_that_stays_so_ends_the_r
             schemas = ById(Registry(settings), "PROTOBUF", lambda found: proto_file(found.name, found.text))
             value = framed(number, b"\0")
             if times == 3:
-                with raises(REGISTRY_DOWN, "id", number, status):
+                with raises(Code.REGISTRY_DOWN, "id", number, status):
                     schemas.writer_of(value)
             assert Messages(schemas).writer_of(value).descriptor.full_name == "geo.City"
         # What was found is remembered.
@@ -200,7 +200,7 @@ def test_a_reference_that_cannot_be_had_is_no_verdict_on_the_record(registry: Sc
         )
         said: list[str] = []
         for _ in range(6):
-            with raises(REGISTRY_DOWN) as raised:
+            with raises(Code.REGISTRY_DOWN) as raised:
                 schemas.writer_of(framed(number, b"\0"))
             said.append(raised.value.message)
         assert any(cities in message and "503" in message for message in said)

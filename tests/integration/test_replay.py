@@ -15,18 +15,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.trim import trim
-from calve.sink_core.error_codes.files import NOBODY_TO_ASK, OPTION
-from calve.sink_core.error_codes.operations import (
-    COMPACTED,
-    DELETE_FILES,
-    GONE_FROM_KAFKA,
-    NO_KAFKA_COLUMN,
-    NOT_POSSIBLE,
-    NOT_PUBLISHED,
-    TWO_TOPICS,
-)
 from calve.sink_core.sink.range_jobs.jobs import RangeJobs
 from calve.sink_core.tables.log.events import DataComplete, DataWritten
 from tests import support
@@ -73,14 +64,14 @@ def test_what_would_be_replaced_is_shown_before_it_is(flow: Flow) -> None:
     unasked = calve(*given)
     assert unasked.returncode == 2
     assert {"10", flow.table} <= {*unasked.stdout.split()}
-    says(unasked.stderr, NOBODY_TO_ASK)
+    says(unasked.stderr, Code.NOBODY_TO_ASK)
     of_table = ("replay", flow.pipeline.path, "--table", flow.table, "--dry-run")
     nothing = json.loads(calve(*of_table, "--to", "9999d", "--json").stdout)
     assert (nothing["ranges"], nothing["offsets"], nothing["rows"], nothing["files"]) == ([], 0, 0, 0)
     assert flow.table in nothing["ended"]
     alone = calve(*of_table)
     assert alone.returncode == 2
-    says(alone.stderr, OPTION, "--dry-run", "--from", "--to", "--range")
+    says(alone.stderr, Code.OPTION, "--dry-run", "--from", "--to", "--range")
     assert len(flow.load_table().metadata.snapshots) == snapshots
     assert calve(*given, "--yes").returncode == 0
     assert flow.ids() == list(range(30))
@@ -196,7 +187,7 @@ def test_a_roll_back_over_a_replay_is_refilled_or_accepted_and_never_committed_a
     replay(flow, part(flow, 2, 6))
     roll_back(flow, to=1)
     job = flow.events(DataComplete)[-1].batch_id
-    refused(flow, "table-rolled-back", "recommit", NOT_POSSIBLE, job)
+    refused(flow, "table-rolled-back", "recommit", Code.NOT_POSSIBLE, job)
     with flow.session() as session:
         session.bind()
         assert RangeJobs(session).refill(flow.table).rows == 10
@@ -235,14 +226,14 @@ def test_the_proof_holds_after_a_trim(flow: Flow) -> None:
 @pytest.mark.parametrize("ranges", [((0, 10, 25),), ((7, 0, 1),), ((0, 15, 21),)], ids=["beyond", "unknown", "half"])
 def test_ranges_that_were_not_published_are_refused(flow: Flow, ranges: tuple[tuple[int, int, int], ...]) -> None:
     wanted = [part(flow, start, end, partition) for partition, start, end in ranges]
-    with raises(NOT_PUBLISHED):
+    with raises(Code.NOT_PUBLISHED):
         replay(flow, *wanted)
 
 
 def test_records_that_retention_took_refuse_a_replay_before_anything_is_written(flow: Flow) -> None:
     flow.delete_records(flow.topic, 3)
     events, files = len(flow.events(DataComplete)), sorted(flow.lake.rglob("*.parquet"))
-    with raises(GONE_FROM_KAFKA, "[0]", 3):
+    with raises(Code.GONE_FROM_KAFKA, "[0]", 3):
         replay(flow, part(flow, 2, 6))
     assert len(flow.events(DataComplete)) == events
     assert sorted(flow.lake.rglob("*.parquet")) == files
@@ -255,7 +246,7 @@ def test_a_topic_created_again_refuses_a_replay(flow: Flow) -> None:
         replay(flow, part(flow, 2, 6))
     resolved(flow, "topic-recreated", "restart")
     flow.run()
-    with raises(TWO_TOPICS):
+    with raises(Code.TWO_TOPICS):
         replay(flow, part(flow, 2, 6))
 
 
@@ -263,12 +254,12 @@ def test_a_table_without_places_or_with_delete_files_is_refused(flow: Flow, spar
     name = f"{flow.attached(spark)}.{flow.table}"
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')")
     spark.sql(f"DELETE FROM {name} WHERE id = 4").collect()
-    with raises(DELETE_FILES) as caught:
+    with raises(Code.DELETE_FILES) as caught:
         replay(flow, part(flow, 2, 6))
     assert "rewrite_data_files" in caught.value.hint
     with flow.load_table().update_schema(allow_incompatible_changes=True) as update:
         update.delete_column("_kafka")
-    with raises(NO_KAFKA_COLUMN, "_kafka") as caught:
+    with raises(Code.NO_KAFKA_COLUMN, "_kafka") as caught:
         replay(flow, part(flow, 2, 6))
     assert "kafka_column: true" in caught.value.hint
 
@@ -277,5 +268,5 @@ def test_a_compacted_topic_is_refused(tmp_path: Path, broker: Broker, kafka_topi
     flow = Flow.create(tmp_path, broker.bootstrap, kafka_topic(1, {"cleanup.policy": "compact"}))
     support.produce(flow.bootstrap, flow.topic, [b'{"id": 1, "text": "n1"}'], keys=["k"])
     flow.run()
-    with raises(COMPACTED, "cleanup.policy", "compact"):
+    with raises(Code.COMPACTED, "cleanup.policy", "compact"):
         replay(flow, part(flow, 0, 1))

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 import calve.sink_core.control.publisher
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.decision import Verdict
-from calve.sink_core.error_codes.operations import DELETE_FILES, NOT_HELD, REWRITTEN
 from calve.sink_core.iceberg.files.manifests import entries_of
 from calve.sink_core.iceberg.maintenance.orphans import Listed, may_still_land, named_by_events
 from calve.sink_core.sink.range_jobs.jobs import REPLAYS, RangeJobs, RangeReport
@@ -90,7 +90,7 @@ def test_a_replay_gives_up_when_others_rewrite_its_files_each_time(flow: Flow, m
             delete(flow, f"id = {ids.pop()}")
 
     monkeypatch.setattr(calve.sink_core.control.publisher, "reach", rewrite)
-    with raises(REWRITTEN):
+    with raises(Code.REWRITTEN):
         replay(flow, part(flow, 2, 6))
     assert flow.ids() == [i for i in range(30) if not 6 <= i < 6 + REPLAYS]
 
@@ -125,7 +125,7 @@ def test_a_roll_back_before_its_commit_drops_the_replay(flow: Flow) -> None:
     flow.run()
     assert flow.ids() == [*range(20), 30, 31]
     assert_proven(flow, flow.table)
-    with raises(NOT_HELD):
+    with raises(Code.NOT_HELD):
         replay(flow, part(flow, 10, 20))
 
 
@@ -169,6 +169,6 @@ def test_row_deletes_by_others_before_its_commit_drop_the_replay(flow: Flow, spa
     def delete_a_row() -> None:
         spark.sql(f"DELETE FROM {name} WHERE id = 7").collect()
 
-    with reached("publish.after-commit", delete_a_row), raises(DELETE_FILES):
+    with reached("publish.after-commit", delete_a_row), raises(Code.DELETE_FILES):
         replay(flow, part(flow, 2, 6))
     assert flow.spark_ids(spark) == [i for i in range(30) if i != 7]

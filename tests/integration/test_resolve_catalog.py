@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import PipelineBound
 from calve.sink_core.control.log import REQUIRED_CONFIG
 from calve.sink_core.control.trim import trim
-from calve.sink_core.error_codes.operations import NO_SUCH_CHOICE, NOT_POSSIBLE
 from tests import damage, support
 from tests.codes import finding, raises, says
 from tests.integration.conftest import StartBroker
@@ -65,13 +65,13 @@ def test_a_trim_keeps_the_new_address(flow: Flow) -> None:
 
 def test_a_catalog_without_the_tables_is_refused(flow: Flow) -> None:
     other = damage.configure_another_catalog(flow)
-    refused(other, "other-catalog", "move", NOT_POSSIBLE, "table-dropped")
+    refused(other, "other-catalog", "move", Code.NOT_POSSIBLE, "table-dropped")
 
 
 def test_a_catalog_copied_before_the_last_commit_is_refused(flow: Flow) -> None:
     there = moved_catalog(flow)
     flow.run()
-    refused(there, "other-catalog", "move", NOT_POSSIBLE, "table-restored")
+    refused(there, "other-catalog", "move", Code.NOT_POSSIBLE, "table-restored")
 
 
 def test_a_copied_control_topic_is_answered_in_the_file(flow: Flow) -> None:
@@ -79,7 +79,7 @@ def test_a_copied_control_topic_is_answered_in_the_file(flow: Flow) -> None:
     support.create_topic(flow.bootstrap, copy.pipeline.control_topic, 1, REQUIRED_CONFIG)
     events = support.consume(flow.bootstrap, flow.pipeline.control_topic)
     support.produce(flow.bootstrap, copy.pipeline.control_topic, events)
-    refused(copy, "renamed-pipeline", "takes_over", NO_SUCH_CHOICE, "takes_over")
+    refused(copy, "renamed-pipeline", "takes_over", Code.NO_SUCH_CHOICE, "takes_over")
     assert support.consume(flow.bootstrap, copy.pipeline.control_topic) == events
 
 
@@ -91,4 +91,4 @@ def test_a_pipeline_is_not_rebuilt_on_another_cluster(flow: Flow, start_broker: 
     support.produce(there.bootstrap, control, support.consume(flow.bootstrap, control))
     refused = resolve(flow.but(bootstrap=there.bootstrap), "other-cluster", "--choose", "rebuild", "--yes")
     assert refused.exit_code == 2
-    says(refused.stderr, NO_SUCH_CHOICE, "other-cluster", "bootstrap.servers")
+    says(refused.stderr, Code.NO_SUCH_CHOICE, "other-cluster", "bootstrap.servers")

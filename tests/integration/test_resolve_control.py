@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import Resumed
 from calve.sink_core.control.trim import trim
-from calve.sink_core.error_codes.operations import NOT_POSSIBLE, OVERTAKEN
 from calve.sink_core.errors import CalveError
 from calve.sink_core.tables.log.events import DataComplete, TableCheckpoint
 from tests import damage
@@ -93,13 +93,13 @@ def test_a_lost_batch_that_began_nobody_knows_where_is_refused(
     flow.produce(range(10, 20))
     flow.publish()
     damage.recreate_the_control_topic(flow)
-    refused(flow, "control-topic-recreated", "rebuild", NOT_POSSIBLE, f"{flow.topic}[0]")
+    refused(flow, "control-topic-recreated", "rebuild", Code.NOT_POSSIBLE, f"{flow.topic}[0]")
 
 
 def test_a_table_that_was_dropped_as_well_is_refused(flow: Flow) -> None:
     damage.recreate_the_control_topic(flow)
     damage.drop_the_table(flow)
-    refused(flow, "control-topic-recreated", "rebuild", NOT_POSSIBLE, flow.table)
+    refused(flow, "control-topic-recreated", "rebuild", Code.NOT_POSSIBLE, flow.table)
 
 
 def test_the_group_may_be_gone_as_well(flow: Flow) -> None:
@@ -121,7 +121,7 @@ def test_a_table_that_lacks_what_the_ledger_has_is_refused(flow: Flow) -> None:
         flow.run()
     lacking = flow.events(DataComplete)[-1].batch_id
     damage.recreate_the_control_topic(flow)
-    refused(flow, "control-topic-recreated", "rebuild", NOT_POSSIBLE, flow.table, lacking)
+    refused(flow, "control-topic-recreated", "rebuild", Code.NOT_POSSIBLE, flow.table, lacking)
 
 
 @pytest.mark.parametrize("place", ["write.after-manifests", "publish.after-fence", "commit.after-list"])
@@ -149,7 +149,7 @@ def test_a_rebuild_that_fell_asleep_deletes_nothing_that_was_published_since(flo
     with reached("publish.after-fence", rebuild_and_publish):
         late = resolve(flow, "control-topic-truncated", "--choose", "rebuild", "--yes")
     assert late.exit_code == 3
-    says(late.stderr, OVERTAKEN)
+    says(late.stderr, Code.OVERTAKEN)
     published = [event.batch_id for event in flow.events(DataComplete)]
     run_and_prove(flow)
     assert flow.ids() == list(range(30))
@@ -177,7 +177,7 @@ def test_a_table_that_is_dropped_under_a_rebuild_is_named(flow: Flow) -> None:
     with reached("resolve.after-stamp", drop):
         late = resolve(flow, "control-topic-truncated", "--choose", "rebuild", "--yes")
     assert late.exit_code == 3
-    says(late.stderr, OVERTAKEN, name)
+    says(late.stderr, Code.OVERTAKEN, name)
 
 
 def test_no_commit_stores_the_id_of_a_topic_that_is_gone_beside_offsets_of_its_successor(flow: Flow) -> None:
@@ -230,7 +230,7 @@ def test_where_a_partition_without_rows_began_nobody_knows_once_the_group_is_gon
         flow.run()
     done = resolve(flow, "control-topic-recreated", "--subject", flow.table, "--choose", "rebuild", "--yes")
     assert done.exit_code == 2
-    says(done.stderr, NOT_POSSIBLE, f"{flow.topic}[1]")
+    says(done.stderr, Code.NOT_POSSIBLE, f"{flow.topic}[1]")
 
 
 def test_two_rebuilds_at_once_are_one(flow: Flow) -> None:
@@ -256,7 +256,7 @@ def test_a_rebuild_marks_no_table_once_the_topic_is_another_one_with_as_many_eve
     with reached("resolve.after-delete", recreate_and_rebuild):
         late = resolve(flow, "control-topic-recreated", "--choose", "rebuild", "--yes")
     assert late.exit_code == 3
-    says(late.stderr, OVERTAKEN, flow.pipeline.control_topic)
+    says(late.stderr, Code.OVERTAKEN, flow.pipeline.control_topic)
     run_and_prove(flow)
     assert flow.ids() == list(range(30))
 
@@ -270,9 +270,9 @@ def test_a_table_rolled_back_while_the_topic_is_empty_is_not_said_to_have_what_i
     with reached("resolve.after-delete", untag_and_roll_back):
         late = resolve(flow, "control-topic-truncated", "--choose", "rebuild", "--yes")
     assert late.exit_code == 3
-    says(late.stderr, OVERTAKEN, flow.table)
+    says(late.stderr, Code.OVERTAKEN, flow.table)
     assert len(flow.own_snapshots()) == 2
-    refused(flow, "control-topic-truncated", "rebuild", NOT_POSSIBLE, flow.table)
+    refused(flow, "control-topic-truncated", "rebuild", Code.NOT_POSSIBLE, flow.table)
 
 
 def test_a_roll_back_to_before_the_rebuild_is_found_and_accepted(flow: Flow) -> None:
@@ -280,7 +280,7 @@ def test_a_roll_back_to_before_the_rebuild_is_found_and_accepted(flow: Flow) -> 
     resolved(flow, "control-topic-recreated", "rebuild")
     flow.run()
     damage.roll_back(flow)
-    refused(flow, "table-rolled-back", "recommit", NOT_POSSIBLE, flow.table)
+    refused(flow, "table-rolled-back", "recommit", Code.NOT_POSSIBLE, flow.table)
     resolved(flow, "table-rolled-back", "accept")
     flow.produce(range(30, 40))
     run_and_prove(flow)

@@ -9,10 +9,9 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.dagster.sink.watch import SinkWatch
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import Paused, Resolved
 from calve.sink_core.control.trim import trim
-from calve.sink_core.error_codes.files import NOBODY_TO_ASK
-from calve.sink_core.error_codes.operations import NO_SUCH_CHOICE, NOT_POSSIBLE, NOT_STANDING
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.sink.resolve.positions import accept
 from calve.sink_core.sink.verify.proof import verify
@@ -83,7 +82,7 @@ def test_accept_goes_on_from_where_positions_were_moved_to_and_counts_the_rest_a
 
 def test_positions_moved_back_are_never_accepted(flow: Flow) -> None:
     damage.reset_backwards(flow)
-    refused(flow, "positions-changed", "accept", NO_SUCH_CHOICE, "restore")
+    refused(flow, "positions-changed", "accept", Code.NO_SUCH_CHOICE, "restore")
 
 
 def test_positions_moved_back_since_the_finding_are_never_accepted(flow: Flow) -> None:
@@ -94,13 +93,13 @@ def test_positions_moved_back_since_the_finding_are_never_accepted(flow: Flow) -
     damage.reset_backwards(flow)
     with flow.session() as session:
         session.bind()
-        with raises(NOT_POSSIBLE):
+        with raises(Code.NOT_POSSIBLE):
             accept(session, found.value)
 
 
 def test_positions_that_were_moved_beyond_the_end_are_not_accepted(flow: Flow) -> None:
     flow.move_positions({TopicPartition(flow.topic, 0): 31})
-    refused(flow, "positions-changed", "accept", NOT_POSSIBLE, f"{flow.topic}[0]", 31, 30, "restore")
+    refused(flow, "positions-changed", "accept", Code.NOT_POSSIBLE, f"{flow.topic}[0]", 31, 30, "restore")
 
 
 def test_skip_goes_over_what_retention_deleted(flow: Flow) -> None:
@@ -134,13 +133,13 @@ def test_a_ledger_of_an_earlier_version_gets_the_column_when_something_is_lost(
 
 def test_a_topic_that_lost_its_end_is_not_restored_to_where_it_is(flow: Flow) -> None:
     damage.lose_the_log_s_end(flow)
-    refused(flow, "positions-beyond-end", "restore", NOT_POSSIBLE)
+    refused(flow, "positions-beyond-end", "restore", Code.NOT_POSSIBLE)
 
 
 def test_a_finding_that_does_not_stand_is_refused_with_those_that_do(flow: Flow) -> None:
-    refused(flow, "positions-missing", "restore", NOT_STANDING)
+    refused(flow, "positions-missing", "restore", Code.NOT_STANDING)
     damage.reset_backwards(flow)
-    refused(flow, "positions-missing", "restore", NOT_STANDING, "positions-changed", 10)
+    refused(flow, "positions-missing", "restore", Code.NOT_STANDING, "positions-changed", 10)
 
 
 def test_nothing_is_done_where_nobody_can_be_asked(flow: Flow) -> None:
@@ -148,7 +147,7 @@ def test_nothing_is_done_where_nobody_can_be_asked(flow: Flow) -> None:
     before = damage.world(flow)
     refused = resolve(flow, "positions-changed", "--choose", "restore")
     assert refused.exit_code == 2
-    says(refused.stderr, NOBODY_TO_ASK)
+    says(refused.stderr, Code.NOBODY_TO_ASK)
     of = f"{flow.topic}[0]"
     assert [10, 20] in [numbers(line, of) for line in refused.stdout.splitlines() if of in line]
     assert damage.world(flow) == before

@@ -9,9 +9,9 @@ from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import Resolved
 from calve.sink_core.control.trim import trim
-from calve.sink_core.error_codes.operations import NO_SUCH_CHOICE, NOT_POSSIBLE
 from calve.sink_core.tables.log.events import DataComplete, DataWritten
 from tests import damage
 from tests.codes import finding, raises
@@ -112,14 +112,14 @@ def test_recommit_is_refused_when_a_file_is_gone(flow: Flow) -> None:
     damage.roll_back(flow)
     manifest = [e for e in flow.events(DataWritten) if e.table == flow.table][-1].manifests[0].path
     Path(manifest.removeprefix("file://")).unlink()
-    refused(flow, "table-rolled-back", "recommit", NOT_POSSIBLE, manifest, "accept", "refill")
+    refused(flow, "table-rolled-back", "recommit", Code.NOT_POSSIBLE, manifest, "accept", "refill")
 
 
 def test_recommit_is_refused_when_a_data_file_is_gone(flow: Flow) -> None:
     (path, *_) = (task.file.file_path for task in flow.load_table().scan("id = 10").plan_files())
     damage.roll_back(flow)
     Path(path.removeprefix("file://")).unlink()
-    refused(flow, "table-rolled-back", "recommit", NOT_POSSIBLE, path)
+    refused(flow, "table-rolled-back", "recommit", Code.NOT_POSSIBLE, path)
     assert flow.ids() == list(range(10))
 
 
@@ -130,7 +130,7 @@ def test_recommit_is_refused_when_somebody_put_the_files_back_himself(flow: Flow
     kept = {task.file.file_path for task in flow.load_table().scan().plan_files()}
     [again] = (path for path in lost if path not in kept)
     flow.load_table().add_files([again])
-    refused(flow, "table-rolled-back", "recommit", NOT_POSSIBLE, again)
+    refused(flow, "table-rolled-back", "recommit", Code.NOT_POSSIBLE, again)
     assert flow.ids() == list(range(20))
 
 
@@ -183,7 +183,7 @@ def test_a_run_with_the_old_table_in_hand_is_found_by_the_next(flow: Flow) -> No
 def test_the_ledger_can_not_be_given_up(flow: Flow) -> None:
     ledger = flow.load_table(flow.pipeline.ledger_table)
     ledger.manage_snapshots().rollback_to_snapshot(ledger.metadata.snapshots[0].snapshot_id).commit()
-    refused(flow, "table-rolled-back", "accept", NO_SUCH_CHOICE, "recommit")
+    refused(flow, "table-rolled-back", "accept", Code.NO_SUCH_CHOICE, "recommit")
     resolved(flow, "table-rolled-back", "recommit")
     run_and_prove(flow)
     assert flow.ids() == list(range(30))
@@ -263,7 +263,7 @@ def test_a_ledger_whose_files_are_gone_is_not_begun_anew(flow: Flow) -> None:
     recreate_the_ledger(flow)
     for path in files:
         path.unlink()
-    refused(flow, "table-recreated", "rebuild", NOT_POSSIBLE, *files)
+    refused(flow, "table-recreated", "rebuild", Code.NOT_POSSIBLE, *files)
 
 
 def test_a_ledger_is_not_rebuilt_from_a_trimmed_log(flow: Flow) -> None:
@@ -272,7 +272,7 @@ def test_a_ledger_is_not_rebuilt_from_a_trimmed_log(flow: Flow) -> None:
         session.bind()
         assert trim(session, older_than_s=0).changed
     drop_the_ledger(flow)
-    refused(flow, "table-dropped", "rebuild", NOT_POSSIBLE, flow.pipeline.ledger_table)
+    refused(flow, "table-dropped", "rebuild", Code.NOT_POSSIBLE, flow.pipeline.ledger_table)
 
 
 def test_a_dropped_table_that_the_file_does_not_name_any_more_is_not_created(
@@ -283,7 +283,7 @@ def test_a_dropped_table_that_the_file_does_not_name_any_more_is_not_created(
     both.run()
     with both.iceberg() as catalog:
         catalog.drop_table("db.other")
-    refused(both.but(tables=("db.events",)), "table-dropped", "accept", NOT_POSSIBLE, "db.other")
+    refused(both.but(tables=("db.events",)), "table-dropped", "accept", Code.NOT_POSSIBLE, "db.other")
     resolved(both, "table-dropped", "accept")
     both.produce(range(10, 20))
     run_and_prove(both)

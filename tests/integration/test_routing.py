@@ -15,7 +15,7 @@ from pyiceberg.types import LongType
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.files import HISTORY_UNSET, TOO_MANY_TABLES
+from calve.sink_core.codes import Code
 from calve.sink_core.offsets import TopicPartition
 from calve.sink_core.sink.dead_letters.jobs import DeadLetterJobs
 from calve.sink_core.sink.status import status
@@ -169,7 +169,7 @@ def test_a_field_that_names_too_many_tables_stops_before_any_is_made(shop: Make,
     flow = shop({**BY_KIND, "name_from": {**BY_KIND["name_from"], "max_tables": 2}})
     create(flow, f"{prefix}.x", 1)
     produce(flow, f"{prefix}.x", sized(range(3), "a", "b", "c"))
-    with raises(TOO_MANY_TABLES, 3):
+    with raises(Code.TOO_MANY_TABLES, 3):
         flow.run()
     with flow.iceberg() as catalog:
         assert not catalog.namespace_exists("kinds")
@@ -182,10 +182,10 @@ def test_a_name_added_later_says_what_becomes_of_the_past(shop: Make, prefix: st
     flow.run()
     produce(flow, f"{prefix}.x", [{"id": 2}])
     added = flow.but(extra={**flow.extra, "tables": [{"name": "audit.all", "auto_create": {}}, ENTITIES]})
-    with raises(HISTORY_UNSET, "history"):
+    with raises(Code.HISTORY_UNSET, "history"):
         added.run()
     extra = {**flow.extra, "tables": [{"name": "shop.all", "auto_create": {}}, {**ENTITIES, "name": "by.{entity}"}]}
-    with raises(HISTORY_UNSET, "by.x"):
+    with raises(Code.HISTORY_UNSET, "by.x"):
         flow.but(extra=extra).run()
     extra["tables"][1]["history"] = "none"
     later = flow.but(extra=extra)

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.cli.sink.run import say_batch
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.config.connections import SparkSettings
 from calve.sink_core.control.events import Paused, Resumed
 from calve.sink_core.control.rounds import Bounds
-from calve.sink_core.error_codes.general import BAD_RECORD
 from calve.sink_core.sink.run import run_pipeline
 from calve.sink_core.tables.log.events import CommitComplete, DataComplete
 from calve.spark_jobs.engine import SparkEngine, session_on_spark
@@ -189,7 +189,7 @@ def test_a_bad_record_stops_a_pipeline_that_asks_for_it(flow: Flow, engine: Spar
     flow = flow.but(extra={"on_bad_record": "stop"})
     flow.produce(range(5))
     support.produce(flow.bootstrap, flow.topic, [b"{"])
-    with raises(BAD_RECORD, flow.topic, "[0]", 5, "dead_letter"):
+    with raises(Code.BAD_RECORD, flow.topic, "[0]", 5, "dead_letter"):
         flow.run(engine)
     assert flow.ids() == []
     assert [event.kind for event in flow.events(DataComplete)] == ["bootstrap"]

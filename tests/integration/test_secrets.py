@@ -8,8 +8,8 @@ from pathlib import Path
 import fastavro
 import pytest
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import Event
-from calve.sink_core.error_codes.kafka import NO_BROKER
 from calve.sink_core.errors import EXIT_UNREACHABLE
 from tests import support
 from tests.codes import says
@@ -65,6 +65,6 @@ def test_a_wrong_password_is_told_and_not_shown(guarded: Guarded) -> None:
     wrong = support.unique("wr0ng")
     done = guarded.calve("plan", str(guarded.flow.pipeline.path), password=wrong)
     assert done.returncode == EXIT_UNREACHABLE
-    says(done.stderr, NO_BROKER, "SASL authentication error")
+    says(done.stderr, Code.NO_BROKER, "SASL authentication error")
     assert "Traceback" not in done.stderr
     assert not any(secret in done.stdout + done.stderr for secret in (wrong, PASSWORD))

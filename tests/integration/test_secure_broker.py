@@ -10,8 +10,7 @@ import pytest
 import yaml
 from confluent_kafka.admin import AdminClient
 
-from calve.sink_core.error_codes.kafka import NOT_GRANTED
-from calve.sink_core.error_codes.machine import DRILL
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED
 from tests import support
 from tests.codes import says
@@ -48,10 +47,10 @@ def test_the_acls_that_are_printed_are_enough_and_each_is_needed(guarded: Guarde
     assert guarded.calve(*init).returncode == EXIT_BAD_INPUT
     refused = guarded.calve("run", file)
     assert refused.returncode == EXIT_BAD_INPUT
-    says(refused.stderr, NOT_GRANTED, "AUTHORIZATION_FAILED", "calve check")
+    says(refused.stderr, Code.NOT_GRANTED, "AUTHORIZATION_FAILED", "calve check")
     refused = guarded.calve("drill", file)
     assert refused.returncode == EXIT_BAD_INPUT
-    says(refused.stderr, DRILL, " calve_drill_", "calve.test.calve_drill_")
+    says(refused.stderr, Code.DRILL, " calve_drill_", "calve.test.calve_drill_")
     guarded.grant(*lines)
 
     flow.produce(range(20))
@@ -72,7 +71,7 @@ def test_the_acls_that_are_printed_are_enough_and_each_is_needed(guarded: Guarde
             checked = guarded.calve("check", file)
             assert checked.returncode in (EXIT_STOPPED, EXIT_BAD_INPUT), line
             assert line in checked.stdout, "printed again, to be granted"
-            says(checked.stdout, NOT_GRANTED)
+            says(checked.stdout, Code.NOT_GRANTED)
     assert guarded.calve("check", file).returncode == 0
 
 
@@ -101,7 +100,7 @@ def test_a_source_needs_each_acl_that_is_printed_and_no_other(
 
     said = calve("check", file, "--acls").stdout
     lines = [line for line in said.splitlines() if line.startswith("kafka-acls ")]
-    says(calve("run", file).stderr, NOT_GRANTED)
+    says(calve("run", file).stderr, Code.NOT_GRANTED)
     grant(admin, *lines)
     for command in ("check", "run", "status", "verify --deep", "maintain trim", "maintain keep-alive", "run"):
         name, *options = command.split()
@@ -114,4 +113,4 @@ def test_a_source_needs_each_acl_that_is_printed_and_no_other(
             checked = calve("check", file)
             assert checked.returncode in (EXIT_STOPPED, EXIT_BAD_INPUT), line
             assert line in checked.stdout, "printed again, to be granted"
-            says(checked.stdout, NOT_GRANTED)
+            says(checked.stdout, Code.NOT_GRANTED)

@@ -26,9 +26,9 @@ from calve.orchestration.dagster.common.topics import topic_key
 from calve.orchestration.dagster.sensor import Cursor
 from calve.orchestration.dagster.sink.names import INGEST
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import Event, Paused, Resumed
 from calve.sink_core.control.log import CREATED_CONFIG
-from calve.sink_core.error_codes.catalogs import METADATA_GONE
 from calve.sink_core.errors import CalveError, FindingError, Unreachable
 from calve.sink_core.kafka.source import end_offsets
 from calve.sink_core.offsets import TopicPartition
@@ -212,7 +212,7 @@ def test_topics_that_are_held_back_for_a_table_start_no_runs_of_their_own(
     assert sensor.tick() is None
     for read in (0, 9):
         flow.produce(range(read))
-        with raises(METADATA_GONE, "db.t1") as raised:
+        with raises(Code.METADATA_GONE, "db.t1") as raised:
             flow.run()
         sensor.fail(raised.value)
         names(sensor.tick() or "", "db.t1")
@@ -220,7 +220,7 @@ def test_topics_that_are_held_back_for_a_table_start_no_runs_of_their_own(
         names(sensor.tick() or "", 9, "trigger.or_records")
         flow.produce(range(1))
         names(sensor.reason(), 10, "trigger.or_records")
-        with raises(METADATA_GONE):
+        with raises(Code.METADATA_GONE):
             flow.run()
     sensor.let_pass(seconds_ago=70)
     assert sensor.tick() is None, "the table is tried again now and then"

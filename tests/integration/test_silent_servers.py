@@ -15,10 +15,8 @@ import pytest
 from calve.orchestration.local import broker as embedded
 from calve.orchestration.local.broker import Broker
 from calve.sink_core import libpq
+from calve.sink_core.codes import Code
 from calve.sink_core.config.load import CONNECTIONS_FILE
-from calve.sink_core.error_codes.catalogs import CATALOG_AWAY
-from calve.sink_core.error_codes.kafka import NO_BROKER
-from calve.sink_core.error_codes.source import NO_DATABASE
 from calve.sink_core.kafka import clients
 from calve.sink_core.sink.verify.proof import verify
 from tests import support
@@ -86,7 +84,7 @@ def test_a_sink_ends_whose_broker_is_silent(tmp_path: Path, mute: Broker) -> Non
     flow.produce(FIRST)
     flow.run()
     flow.produce(LATER)
-    with raises(NO_BROKER), reached("plan.after-start-commit", lambda: stop(mute)):
+    with raises(Code.NO_BROKER), reached("plan.after-start-commit", lambda: stop(mute)):
         flow.run()
     psutil.Process(mute.pid).resume()
     flow.run()
@@ -102,7 +100,7 @@ def test_a_mirror_ends_one_of_whose_clusters_is_silent(end: str, tmp_path: Path,
     mirror.run()
     support.produce(source.bootstrap, topic, [b"b"])
     stop(mute)
-    with raises(NO_BROKER):
+    with raises(Code.NO_BROKER):
         mirror.run()
     psutil.Process(mute.pid).resume()
     mirror.run()
@@ -115,7 +113,7 @@ def test_a_source_ends_whose_target_is_silent(tmp_path: Path, mute: Broker) -> N
     lines.run()
     lines.write("a", "two")
     stop(mute)
-    with raises(NO_BROKER):
+    with raises(Code.NO_BROKER):
         lines.run()
     psutil.Process(mute.pid).resume()
     lines.run()
@@ -131,7 +129,7 @@ def test_a_sink_ends_whose_sql_catalog_is_silent(
     flow.produce(FIRST)
     flow.run()
     flow.produce(LATER)
-    with raises(CATALOG_AWAY), reached("commit.after-check", between.fall_silent):
+    with raises(Code.CATALOG_AWAY), reached("commit.after-check", between.fall_silent):
         flow.run()
     between.recover()
     flow.run()
@@ -150,7 +148,7 @@ def test_a_source_ends_whose_database_is_silent(
     logged.sql("INSERT INTO items VALUES (1, 'a')")
     logged.run()
     logged.sql("INSERT INTO items VALUES (2, 'b')")
-    with raises(NO_DATABASE), reached("transaction.after-begin", between.fall_silent):
+    with raises(Code.NO_DATABASE), reached("transaction.after-begin", between.fall_silent):
         logged.run()
     between.recover()
     logged.run()
@@ -168,7 +166,7 @@ def test_an_object_store_that_is_silent_ends_the_run(tmp_path: Path, broker: Bro
             flow.produce(FIRST)
             flow.run()
             flow.produce(LATER)
-            with raises(CATALOG_AWAY), reached("write.after-files", between.fall_silent):
+            with raises(Code.CATALOG_AWAY), reached("write.after-files", between.fall_silent):
                 flow.run()
             between.recover()
             flow.run()

@@ -8,7 +8,7 @@ import pytest
 
 from calve.orchestration.dagster.sink.watch import SinkWatch
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.kafka import NO_SUCH_TOPIC
+from calve.sink_core.codes import Code
 from calve.sink_core.sink.status import status
 from calve.sink_core.tables.log.events import DataComplete
 from tests import support
@@ -40,7 +40,7 @@ def test_a_topic_that_is_gone_stands_still_alone(flow: Flow) -> None:
         with flow.session() as session:
             [shown] = status(session).blockers
         assert (blocker.where, blocker.since_ms) == (shown.where, shown.since_ms) == (gone, blocker.since_ms)
-        says(shown.why, NO_SUCH_TOPIC, gone)
+        says(shown.why, Code.NO_SUCH_TOPIC, gone)
     first, second = (event for event in flow.events(DataComplete) if event.silent)
     assert (blocker.since_ms, {*second.silent}, {*second.positions}) == (first.written_at_ms, {gone}, {kept})
     assert _valid_through(flow) == before, "nobody knows what it holds"
@@ -62,14 +62,14 @@ def test_a_table_is_made_of_what_the_others_hold(flow: Flow) -> None:
 
 def test_a_first_run_wants_every_topic_that_is_named(tmp_path: Path, broker: Broker, kafka_topic: TopicFactory) -> None:
     nowhere = support.unique("nowhere")
-    with raises(NO_SUCH_TOPIC, nowhere):
+    with raises(Code.NO_SUCH_TOPIC, nowhere):
         Flow.create(tmp_path, broker.bootstrap, kafka_topic(), nowhere).run()
 
 
 def test_a_run_of_which_no_topic_is_left_fails(flow: Flow) -> None:
     for topic in flow.topics:
         delete_topic(flow.admin, topic)
-    with raises(NO_SUCH_TOPIC, min(flow.topics)):
+    with raises(Code.NO_SUCH_TOPIC, min(flow.topics)):
         flow.run()
 
 

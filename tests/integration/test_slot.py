@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.slots.leading import Wanted
 from calve.sink_core.control.slots.slot import Overtaken, Slot
-from calve.sink_core.error_codes.kafka import REFUSED
 from tests import mirrors
 from tests.codes import raises
 from tests.support import Produce, TopicFactory
@@ -48,6 +48,6 @@ def test_a_record_that_the_target_refuses_is_named_so_and_nothing_of_it_is_there
     produce(topic, [os.urandom(5_000) if i == at else b"%d" % i for i in range(10)])
     target = {"config": {"max.message.bytes": 2_000}}
     mirror = mirrors.mirror(broker, other_broker, tmp_path, [topic], target=target)
-    with raises(REFUSED, "MSG_SIZE_TOO_LARGE"):
+    with raises(Code.REFUSED, "MSG_SIZE_TOO_LARGE"):
         mirror.run()
     assert mirror.copied(topic) == []

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.kafka import NO_BROKER, NO_SUCH_TOPIC
+from calve.sink_core.codes import Code
 from calve.sink_core.kafka.clients import admin as open_admin
 from calve.sink_core.kafka.first_contact import cluster
 from calve.sink_core.kafka.source import (
@@ -86,7 +86,7 @@ def test_topics_are_described_with_id_partitions_and_timestamp_type(
 
 
 def test_an_unknown_topic_is_named(admin: AdminClient, known_topic: TopicFactory) -> None:
-    with raises(NO_SUCH_TOPIC, "no-such-topic", "UNKNOWN_TOPIC"):
+    with raises(Code.NO_SUCH_TOPIC, "no-such-topic", "UNKNOWN_TOPIC"):
         describe_topics(admin, [known_topic(), "no-such-topic"], timeout_s=TIMEOUT_S)
 
 
@@ -129,7 +129,7 @@ def test_offsets_by_timestamp_are_the_first_at_or_after_it_or_the_end(
 
 def test_a_partition_that_does_not_exist_is_named(admin: AdminClient, known_topic: TopicFactory) -> None:
     topic = known_topic(1)
-    with raises(NO_SUCH_TOPIC, topic, "[7]"):
+    with raises(Code.NO_SUCH_TOPIC, topic, "[7]"):
         end_offsets(admin, [TopicPartition(topic, 0), TopicPartition(topic, 7)], timeout_s=TIMEOUT_S)
 
 
@@ -165,25 +165,25 @@ def ask_for_the_cluster(admin: AdminClient) -> object:
 def test_who_does_not_answer_is_named_with_the_reason(servers: str, said: str) -> None:
     """In librdkafka's words."""
     settings = {"bootstrap.servers": servers}
-    with raises(NO_BROKER) as refused:
+    with raises(Code.NO_BROKER) as refused:
         cluster(open_admin(settings), settings, answer_s=2)
-    says(str(refused.value), NO_BROKER, said)
+    says(str(refused.value), Code.NO_BROKER, said)
     assert refused.value.hint
 
 
 def test_a_broker_that_is_silent_has_longer_where_nobody_waits_and_one_that_refuses_has_not() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings = {"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}"}
-        with raises(NO_BROKER, 3):
+        with raises(Code.NO_BROKER, 3):
             cluster(open_admin(settings), settings, answer_s=1, silent_s=3)
     refusing = {"bootstrap.servers": "127.0.0.1:1"}
-    with raises(NO_BROKER):
+    with raises(Code.NO_BROKER):
         cluster(open_admin(refusing), refusing, answer_s=1, silent_s=600)
 
 
 @pytest.mark.parametrize("ask", [ask_for_topics, ask_for_ends, ask_for_the_cluster])
 def test_a_cluster_that_does_not_answer_is_unreachable(ask: Callable[[AdminClient], object]) -> None:
-    with raises(NO_BROKER, "bootstrap.servers"):
+    with raises(Code.NO_BROKER, "bootstrap.servers"):
         ask(open_admin(NOBODY))
 
 
@@ -239,10 +239,10 @@ def test_sampling_leaves_no_group_behind(
 
 
 def test_sampling_an_unknown_topic_names_it(settings: dict[str, object]) -> None:
-    with raises(NO_SUCH_TOPIC, "no-such-topic", "UNKNOWN_TOPIC"):
+    with raises(Code.NO_SUCH_TOPIC, "no-such-topic", "UNKNOWN_TOPIC"):
         sample(settings, "no-such-topic", 10, timeout_s=TIMEOUT_S)
 
 
 def test_sampling_a_cluster_that_does_not_answer_is_unreachable() -> None:
-    with raises(NO_BROKER, "bootstrap.servers"):
+    with raises(Code.NO_BROKER, "bootstrap.servers"):
         sample(NOBODY, "flights", 10, timeout_s=1)

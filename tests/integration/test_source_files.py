@@ -19,7 +19,7 @@ import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.source import BAD_ROW
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_DONE
 from calve.sink_core.failpoints import VARIABLE
 from tests import support
@@ -207,7 +207,7 @@ def test_files_that_are_gone_for_long_lose_their_offsets_and_others_keep_theirs(
 def test_a_bad_row_without_a_topic_for_it_stops_and_names_its_place(made: Grown) -> None:
     made.change("dead_letters")
     made.grow("a.jsonl", lines(1) + "[]\n")
-    with raises(BAD_ROW, "a.jsonl", 9):
+    with raises(Code.BAD_ROW, "a.jsonl", 9):
         made.run()
     assert (made.values(), made.offsets()) == ([], {})
 

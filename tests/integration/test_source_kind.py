@@ -16,7 +16,7 @@ from dagster import DagsterInstance
 from calve import build_pipeline_defs
 from calve.orchestration.dagster.common.names import job_name
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.source import BAD_ROW
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_DONE
 from calve.sink_core.failpoints import VARIABLE
 from tests import support
@@ -205,7 +205,7 @@ def test_a_bad_row_without_a_topic_for_it_stops_and_nothing_is_there(made: Made)
     del written["dead_letters"]
     made.file.write_text(yaml.safe_dump(written))
     made.write("a", "a0", "!bad")
-    with raises(BAD_ROW):
+    with raises(Code.BAD_ROW):
         made.run()
     assert made.values() == []
     assert made.offsets() == {}

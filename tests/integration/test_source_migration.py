@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.kafka import NO_SUCH_TOPIC
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_DONE
 from calve.sink_core.failpoints import VARIABLE
 from tests import support
@@ -88,7 +88,7 @@ def test_setting_one_before_the_first_run_keeps_the_others(made: Made) -> None:
 def test_a_topic_that_is_not_there_is_named(broker: Broker, tmp_path: Path) -> None:
     made = lines_of(broker, tmp_path, offsets={"migrate_from": "nowhere"})
     made.write("a", "a0")
-    with raises(NO_SUCH_TOPIC, "nowhere"):
+    with raises(Code.NO_SUCH_TOPIC, "nowhere"):
         made.run()
     assert made.offsets() == {}
 

@@ -9,9 +9,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.files import NOBODY_TO_ASK, OPTION
-from calve.sink_core.error_codes.operations import OVERTAKEN, POSITIONS_AT_WORK, POSITIONS_FILE
-from calve.sink_core.error_codes.source import NOT_FLAT, SOURCE_FAILED
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED
 from calve.sink_core.source import positions
 from calve.sink_core.source.checking import kafka_acls_lines
@@ -33,13 +31,13 @@ def test_an_offset_is_set_while_paused_and_read_from_there(made: Made) -> None:
     words = ("positions", "set", made.file, "--partition", A, "--offset", '{"line":3}')
     refused = calve(*words, "--yes")
     assert refused.returncode == EXIT_BAD_INPUT
-    says(refused.stderr, POSITIONS_AT_WORK, made.pipeline.name, "calve pause FILE --wait")
+    says(refused.stderr, Code.POSITIONS_AT_WORK, made.pipeline.name, "calve pause FILE --wait")
     paused(made)
     asked = calve(*words)
     assert asked.returncode == EXIT_BAD_INPUT
     assert f'{A}\t{{"line":5}}\t{{"line":5}}\t{{"line":3}}' in asked.stdout
     assert "2 lines" in asked.stdout
-    says(asked.stderr, NOBODY_TO_ASK)
+    says(asked.stderr, Code.NOBODY_TO_ASK)
     assert shown(made) == {"a.txt": at(5), "b.txt": at(2)}
 
     done = document(*words, "--yes", "--reason", "a test")
@@ -89,7 +87,7 @@ def test_what_show_printed_is_put_back_and_a_null_resets(made: Made, tmp_path: P
     kept.write_text(json.dumps([{"partition": "a.txt"}]))
     refused = calve("positions", "set", made.file, "--from", kept, "--yes")
     assert refused.returncode == EXIT_BAD_INPUT
-    says(refused.stderr, POSITIONS_FILE, kept, "a.txt")
+    says(refused.stderr, Code.POSITIONS_FILE, kept, "a.txt")
 
 
 @pytest.mark.parametrize("offset", [3, 5])
@@ -123,10 +121,10 @@ def test_an_offset_that_the_source_cant_go_on_from_is_refused(made: Made) -> Non
     paused(made)
     refused = calve("positions", "set", made.file, "--partition", A, "--offset", '{"row":3}', "--yes")
     assert refused.returncode == EXIT_STOPPED
-    says(refused.stderr, SOURCE_FAILED, "KeyError: 'line'")
+    says(refused.stderr, Code.SOURCE_FAILED, "KeyError: 'line'")
     refused = calve("positions", "set", made.file, "--partition", A, "--offset", '{"line":[3]}', "--yes")
     assert refused.returncode == EXIT_BAD_INPUT
-    says(refused.stderr, NOT_FLAT, "line", [3])
+    says(refused.stderr, Code.NOT_FLAT, "line", [3])
     assert made.offsets()[made.key("a")] == {"line": 5}
 
 
@@ -134,7 +132,7 @@ def test_an_offset_that_the_source_cant_go_on_from_is_refused(made: Made) -> Non
 def test_offsets_are_given_in_one_way(made: Made, words: list[str]) -> None:
     refused = calve("positions", "set", made.file, *words, "--yes")
     assert refused.returncode == EXIT_BAD_INPUT
-    says(refused.stderr, OPTION, "--partition", "--offset", "--from")
+    says(refused.stderr, Code.OPTION, "--partition", "--offset", "--from")
 
 
 def test_who_was_overtaken_changes_nothing(made: Made) -> None:
@@ -142,11 +140,11 @@ def test_who_was_overtaken_changes_nothing(made: Made) -> None:
     with SourcePlane(made.pipeline) as plane:
         found = positions.prepare(plane, {FlatMap.parsed(A): FlatMap({"line": 1})})
         document("positions", "set", made.file, "--partition", A, "--offset", '{"line":4}', "--yes")
-        with raises(OVERTAKEN):
+        with raises(Code.OVERTAKEN):
             positions.carry_out(plane, found.moves, by="me", reason="late")
         found = positions.prepare(plane, {FlatMap.parsed(A): FlatMap({"line": 1})})
         calve("resume", made.file)
-        with raises(POSITIONS_AT_WORK):
+        with raises(Code.POSITIONS_AT_WORK):
             positions.carry_out(plane, found.moves, by="me", reason="late")
     assert shown(made)["a.txt"] == at(4)
 
@@ -160,7 +158,7 @@ def test_offsets_that_somebody_moves_meanwhile_are_not_written_over(made: Made) 
         plane.offsets.refresh()
         write_offset(made, made.pipeline.offsets_topic, made.key("a"), {"line": 3})
         one = Move(FlatMap.parsed(A), FlatMap({"line": 5}), FlatMap({"line": 5}), FlatMap({"line": 1}))
-        with raises(OVERTAKEN):
+        with raises(Code.OVERTAKEN):
             move(plane, led.generation, [one])
     assert made.offsets()[made.key("a")] == {"line": 3}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.operations import POSITIONS_AT_WORK
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_BAD_INPUT
 from calve.sink_core.failpoints import VARIABLE
 from tests.codes import says
@@ -42,7 +42,7 @@ def test_a_set_that_is_killed_has_moved_offsets_and_log_or_neither(made: Made, p
     assert forked(*words, cwd=None, **{VARIABLE: f"{point}=kill"}).returncode == -signal.SIGKILL
     again = calve(*words)
     assert again.returncode == EXIT_BAD_INPUT
-    says(again.stderr, POSITIONS_AT_WORK, "calve pause FILE --wait", "--give-up")
+    says(again.stderr, Code.POSITIONS_AT_WORK, "calve pause FILE --wait", "--give-up")
     there = at(5 if point in NOTHING_IS_THERE else 3)
     assert shown(made)["a.txt"] == there
     calve("pause", made.file, "--wait", "--timeout", 0, "--give-up")

@@ -12,8 +12,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.records import REGISTRY_DOWN
-from calve.sink_core.error_codes.source import NO_AVRO_NAME
+from calve.sink_core.codes import Code
 from tests import support
 from tests.codes import raises
 from tests.logged import Logged
@@ -83,11 +82,11 @@ def test_a_registry_that_does_not_answer_or_a_name_that_avro_has_not_is_said(
     (tmp_path / "a").mkdir()
     logged = made(server, broker, tmp_path / "a", f"http://127.0.0.1:{support.steady_port()}", "row")
     logged.sql("INSERT INTO items (id) VALUES (1)")
-    with raises(REGISTRY_DOWN):
+    with raises(Code.REGISTRY_DOWN):
         logged.run()
     (tmp_path / "b").mkdir()
     odd = 'CREATE TABLE items (id int PRIMARY KEY, "per cent" int)'
     logged = made(server, broker, tmp_path / "b", registry.url, "row", odd)
     logged.sql("INSERT INTO items VALUES (1, 2)")
-    with raises(NO_AVRO_NAME):
+    with raises(Code.NO_AVRO_NAME):
         logged.run()

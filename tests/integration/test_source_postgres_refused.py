@@ -12,15 +12,7 @@ import pytest
 import yaml
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.source import (
-    DATABASE_NOT_NOW,
-    DATABASE_REFUSED,
-    DATABASE_RIGHTS,
-    NO_DATABASE,
-    NO_PUBLICATION,
-    NOT_OUR_SLOT,
-    SLOT_IN_USE,
-)
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_DONE, EXIT_STOPPED, FindingError, Unreachable
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.source.postgres import connecting
@@ -121,7 +113,7 @@ def test_a_slot_in_use_is_waited_for_and_then_named_with_who_has_it(
     logged.run()
     logged.sql("INSERT INTO items VALUES (1, 'a')")
     monkeypatch.setattr(connecting, "FREE_S", 0.5)
-    with logged.streaming() as pid, raises(SLOT_IN_USE, pid):
+    with logged.streaming() as pid, raises(Code.SLOT_IN_USE, pid):
         logged.run()
     logged.run()
     assert logged.told("items") == [(1, "c")]
@@ -130,23 +122,23 @@ def test_a_slot_in_use_is_waited_for_and_then_named_with_who_has_it(
 def test_what_is_missing_is_said_by_the_check_and_by_the_run(made: Make) -> None:
     logged = made()
     logged.sql(f"DROP PUBLICATION {logged.name}")
-    with raises(NO_PUBLICATION, logged.name):
+    with raises(Code.NO_PUBLICATION, logged.name):
         logged.run()
     said = calve("check", logged.file)
     assert said.returncode == EXIT_STOPPED
-    says(said.stdout, NO_PUBLICATION, f"CREATE PUBLICATION {logged.name} FOR TABLE")
+    says(said.stdout, Code.NO_PUBLICATION, f"CREATE PUBLICATION {logged.name} FOR TABLE")
 
 
 def test_a_server_that_writes_no_rows_to_its_log_says_what_to_set(broker: Broker, tmp_path: Path) -> None:
     with postgres(wal_level="replica") as server:
         said = calve("check", Logged.create(server, broker.bootstrap, tmp_path, ITEMS).file)
     assert said.returncode == EXIT_STOPPED
-    says(said.stdout, DATABASE_REFUSED, "wal_level", "replica", "wal_level = logical")
+    says(said.stdout, Code.DATABASE_REFUSED, "wal_level", "replica", "wal_level = logical")
 
 
 def test_what_a_server_can_not_do_for_the_moment_is_tried_again(made: Make) -> None:
     logged = made()
-    with raises(DATABASE_NOT_NOW), connecting.reported(logged.server.url), logged.session() as cursor:
+    with raises(Code.DATABASE_NOT_NOW), connecting.reported(logged.server.url), logged.session() as cursor:
         # As a standby answers that has not taken over yet.
         cursor.execute("SET default_transaction_read_only TO on")
         cursor.execute("CREATE TABLE new (id int)")
@@ -155,7 +147,7 @@ def test_what_a_server_can_not_do_for_the_moment_is_tried_again(made: Make) -> N
 def test_a_slot_of_another_plugin_is_not_touched(made: Make) -> None:
     logged = made()
     logged.ask("SELECT pg_create_logical_replication_slot(%s, 'test_decoding')::text", logged.name)
-    with raises(NOT_OUR_SLOT, logged.name, "test_decoding"):
+    with raises(Code.NOT_OUR_SLOT, logged.name, "test_decoding"):
         logged.run()
 
 
@@ -167,11 +159,11 @@ def test_a_user_without_the_permission_is_told_so_without_its_password(made: Mak
     url = logged.server.url.replace("calve@", f"{role}:pg-secret@")
     connections["database"]["here"]["url"] = url
     (logged.directory / "connections.yaml").write_text(yaml.safe_dump(connections))
-    with raises(DATABASE_RIGHTS, "REPLICATION") as raised:
+    with raises(Code.DATABASE_RIGHTS, "REPLICATION") as raised:
         logged.run()
     assert "pg-secret" not in str(raised.value)
     assert "pg-secret" not in calve("config", logged.file).stdout
-    says(calve("check", logged.file).stdout, DATABASE_RIGHTS, "REPLICATION")
+    says(calve("check", logged.file).stdout, Code.DATABASE_RIGHTS, "REPLICATION")
     logged.sql(f"ALTER ROLE {role} REPLICATION")
     [blocker] = logged.run().blockers
     assert f"GRANT USAGE ON SCHEMA {logged.name} TO {role}" in blocker.hint
@@ -185,7 +177,7 @@ def test_a_user_without_the_permission_is_told_so_without_its_password(made: Mak
     assert logged.told("items") == [(1, "r")]
     connections["database"]["here"]["url"] = re.sub(r":\d+/", ":1/", url)
     (logged.directory / "connections.yaml").write_text(yaml.safe_dump(connections))
-    with raises(NO_DATABASE, of=Unreachable):
+    with raises(Code.NO_DATABASE, of=Unreachable):
         logged.run()
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.source import TABLE_NOT_TAKEN
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_DONE
 from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.run import SourceReport, run_steps
@@ -319,7 +319,7 @@ def test_without_snapshots_rows_need_not_be_readable_and_names_must_fit(create: 
     logged.run()
     assert operations(logged, "items") == [(1, "c")]
     logged.sql('CREATE TABLE "Order Items" (id int PRIMARY KEY)')
-    with raises(TABLE_NOT_TAKEN, f"{logged.name}.Order Items"):
+    with raises(Code.TABLE_NOT_TAKEN, f"{logged.name}.Order Items"):
         logged.run()
 
 

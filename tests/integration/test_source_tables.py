@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.source import NO_TABLE_TO_ASK, NOT_EXACTLY_ONCE
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED
 from calve.sink_core.failpoints import VARIABLE
 from tests.codes import finding, says
@@ -96,7 +96,7 @@ def test_a_way_that_can_miss_rows_is_refused_where_none_may_be_missed(shop: Shop
     file = shop.file(numbers, times)
     refused = calve("run", file)
     assert refused.returncode == EXIT_BAD_INPUT
-    says(refused.stderr, NOT_EXACTLY_ONCE, "shop", "public.orders", "incrementing")
+    says(refused.stderr, Code.NOT_EXACTLY_ONCE, "shop", "public.orders", "incrementing")
     file = shop.file(numbers, times, exactly_once="requested")
 
     def all_there() -> bool:
@@ -143,5 +143,5 @@ def test_a_database_that_was_restored_stops_the_run_with_both(shop: Shop, server
 def test_a_table_that_is_not_there_is_named(shop: Shop) -> None:
     refused = calve("run", shop.file({"table": "public.gone"}))
     assert refused.returncode == EXIT_BAD_INPUT
-    says(refused.stderr, NO_TABLE_TO_ASK, "public.gone", "postgresql+psycopg2://127.0.0.1")
+    says(refused.stderr, Code.NO_TABLE_TO_ASK, "public.gone", "postgresql+psycopg2://127.0.0.1")
     assert "hush" not in refused.stderr

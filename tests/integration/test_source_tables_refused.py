@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.source import DATABASE_REFUSED, DATABASE_RIGHTS, TOO_LARGE_FOR_TOPIC
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_DONE, EXIT_STOPPED
 from tests.codes import names, raises, says
 from tests.launch import calve
@@ -84,9 +84,9 @@ def test_a_table_that_the_user_does_not_see_is_refused_with_what_mends_it(
     way: dict[str, Any], statement: str, mends: str, server: Postgres, joe: str
 ) -> None:
     given(server.url, statement)
-    with Asking(joe, {**T, **way}) as asking, raises(DATABASE_RIGHTS, "public", "joe", mends) as raised:
+    with Asking(joe, {**T, **way}) as asking, raises(Code.DATABASE_RIGHTS, "public", "joe", mends) as raised:
         asking.look()
-    with Asking(joe, {**T, **way}) as asking, raises(DATABASE_RIGHTS, mends):
+    with Asking(joe, {**T, **way}) as asking, raises(Code.DATABASE_RIGHTS, mends):
         asking.rows()
     given(server.url, raised.value.hint)
     with Asking(joe, {**T, "by": "bulk"}) as asking:
@@ -100,7 +100,7 @@ def test_row_level_security_behind_a_view_is_refused(server: Postgres, joe: str)
         "GRANT SELECT ON v TO joe",
         "ALTER TABLE t ENABLE ROW LEVEL SECURITY",
     )
-    with Asking(joe, {"table": "public.v", "by": "bulk"}) as asking, raises(DATABASE_RIGHTS):
+    with Asking(joe, {"table": "public.v", "by": "bulk"}) as asking, raises(Code.DATABASE_RIGHTS):
         asking.rows()
 
 
@@ -109,7 +109,7 @@ def test_a_table_that_is_refused_keeps_no_other_from_going_on(shop: Shop, server
     file = shop.file(T, GOOD)
     checked = calve("check", file)
     assert checked.returncode == EXIT_DONE, checked.stdout
-    says(checked.stdout, DATABASE_RIGHTS, "public.t", 'ALTER ROLE "joe" BYPASSRLS')
+    says(checked.stdout, Code.DATABASE_RIGHTS, "public.t", 'ALTER ROLE "joe" BYPASSRLS')
     done = calve("run", file, "--json")
     assert done.returncode == EXIT_DONE, done.stderr
     assert [value["id"] for _, value in shop.records("public.good")] == [1, 2, 3]
@@ -137,7 +137,7 @@ def test_a_row_that_the_database_can_not_read_holds_back_its_table_alone(shop: S
     assert (len(shop.records("public.good")), len(shop.records("public.t"))) == (3, 3)
     [blocker] = json.loads(done.stdout)["blockers"]
     assert blocker["where"] == "public.bad"
-    names(blocker["why"], "division by zero", f"[{DATABASE_REFUSED.code}]")
+    names(blocker["why"], "division by zero", f"[{Code.DATABASE_REFUSED}]")
     ended = json.loads(calve("status", file, "--json").stdout)["last_batch"]["ended"]
     names(ended, "public.bad")
     proof = calve("verify", file, "--deep")
@@ -237,7 +237,14 @@ def test_a_row_that_is_larger_than_its_topic_takes_is_a_dead_letter(shop: Shop, 
     )
     refused = calve("run", shop.file(T, GOOD))
     assert refused.returncode == EXIT_STOPPED
-    says(refused.stderr, TOO_LARGE_FOR_TOPIC, "public.t", f"{shop.name}.public.t", "max.message.bytes", '{\\"id\\":4}')
+    says(
+        refused.stderr,
+        Code.TOO_LARGE_FOR_TOPIC,
+        "public.t",
+        f"{shop.name}.public.t",
+        "max.message.bytes",
+        '{\\"id\\":4}',
+    )
     file = shop.file(T, GOOD, dead_letters={"topic": f"{shop.name}.dead"})
     done = calve("run", file)
     assert done.returncode == EXIT_DONE, done.stderr

@@ -16,7 +16,7 @@ import pytest
 from psycopg2.extensions import connection
 
 from bench import late_commits
-from calve.sink_core.error_codes.source import DATABASE_RIGHTS, WAY_DOES_NOT_FIT
+from calve.sink_core.codes import Code
 from calve.sink_core.source.base import Limits, Work
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.tables import window
@@ -240,7 +240,7 @@ def test_partitions_are_one_table_and_views_none(server: Postgres) -> None:
         assert _ids(asking.rows()) == [1, 11]
         given(server.url, "UPDATE p SET id = 12 WHERE id = 1")
         assert _ids(asking.rows()) == [12]
-    with Asking(server.url, {"table": "public.w"}) as asking, raises(WAY_DOES_NOT_FIT):
+    with Asking(server.url, {"table": "public.w"}) as asking, raises(Code.WAY_DOES_NOT_FIT):
         asking.look()
 
 
@@ -281,7 +281,7 @@ def test_a_database_that_was_restored_is_found(by: int, server: Postgres) -> Non
 def test_a_user_without_rights_reads_what_is_granted(server: Postgres) -> None:
     given(server.url, "DROP ROLE IF EXISTS joe", "CREATE ROLE joe LOGIN", "INSERT INTO t DEFAULT VALUES")
     url = server.url.replace("//calve@", "//joe@")
-    with Asking(url, T) as asking, raises(DATABASE_RIGHTS) as raised:
+    with Asking(url, T) as asking, raises(Code.DATABASE_RIGHTS) as raised:
         asking.rows()
     # As the hint says.
     given(server.url, raised.value.hint)

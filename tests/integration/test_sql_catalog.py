@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import create_engine, text
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.tables import ROW_LOCKED
+from calve.sink_core.codes import Code
 from calve.sink_core.failpoints import VARIABLE
 from calve.sink_core.iceberg.catalog import sql
 from calve.sink_core.libpq import LIBPQ
@@ -101,7 +101,7 @@ def test_a_row_that_somebody_has_locked_is_not_waited_for_for_ever(many: Flow, m
     with engine.begin() as somebody:
         somebody.execute(text("SELECT * FROM iceberg_tables WHERE table_name = 't1' FOR UPDATE"))
         report = many.commit()
-        assert {table: error.kind for table, error in report.failed.items()} == {MANY[1]: ROW_LOCKED}
+        assert {table: error.code for table, error in report.failed.items()} == {MANY[1]: Code.ROW_LOCKED}
     engine.dispose()
     assert many.commit().failed == {}
     check_each_record_is_there_once(many)

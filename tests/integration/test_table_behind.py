@@ -70,7 +70,7 @@ def test_a_run_goes_on_beside_a_table_that_takes_nothing(flow: Flow) -> None:
         assert (shown.where, shown.since_ms) == ("db.bad", report.blockers[0].since_ms)
         assert shown.since_ms is not None
         assert shown.since_ms <= lacking.written_at_ms
-        says(shown.why, report.failed["db.bad"].kind, "403")
+        says(shown.why, report.failed["db.bad"].code, "403")
         with pytest.raises(type(report.failed["db.bad"])) as raised:
             report.raise_failures()
         assert raised.value.alone == ("db.bad",)

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.rounds import Bounds
 from calve.sink_core.control.trim import trim
-from calve.sink_core.error_codes.catalogs import METADATA_DAMAGED, METADATA_GONE
-from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.tables import NOT_PARQUET
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.sink.run import RunReport, run_pipeline
 from calve.sink_core.sink.status import status
@@ -78,14 +76,14 @@ def _of_a_later_format(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "kind"),
     [
-        (_gone, METADATA_GONE),
-        (_damaged, METADATA_DAMAGED),
-        (_no_text, METADATA_DAMAGED),
-        (_of_a_later_format, METADATA_DAMAGED),
+        (_gone, Code.METADATA_GONE),
+        (_damaged, Code.METADATA_DAMAGED),
+        (_no_text, Code.METADATA_DAMAGED),
+        (_of_a_later_format, Code.METADATA_DAMAGED),
     ],
 )
 def test_all_other_topics_are_read_and_what_it_lacks_comes_once_it_loads(
-    flow: Flow, spoil: Callable[[Path], None], kind: ErrorCode
+    flow: Flow, spoil: Callable[[Path], None], kind: Code
 ) -> None:
     metadata = _metadata_of(flow, BAD)
     before = metadata.read_bytes()
@@ -134,7 +132,7 @@ def test_one_that_loads_and_can_t_be_written_is_held_back_too(flow: Flow) -> Non
     _format_of(flow, "orc")
     _produce(flow, range(5, 10))
     report = _run(flow)
-    says(str(report.failed[BAD]), NOT_PARQUET, BAD)
+    says(str(report.failed[BAD]), Code.NOT_PARQUET, BAD)
     assert flow.ids(GOOD) == list(range(10))
     with flow.session() as session:
         assert [each.where for each in status(session).blockers] == [BAD]
@@ -146,7 +144,7 @@ def test_one_that_loads_and_can_t_be_written_is_held_back_too(flow: Flow) -> Non
 def test_where_nothing_is_left_to_read_the_run_fails_as_a_whole(flow: Flow) -> None:
     for name in (GOOD, BAD):
         _metadata_of(flow, name).unlink()
-    with raises(METADATA_GONE, of=TableUnusable) as raised:
+    with raises(Code.METADATA_GONE, of=TableUnusable) as raised:
         flow.run()
     assert raised.value.alone == ()
 
@@ -188,7 +186,7 @@ def test_a_shared_topic_goes_on_where_the_bad_table_may_read_it_again(
         _produce(flow, range(upper - 5, upper))
         report = _run(flow)
         assert flow.ids(GOOD) == sorted([*range(upper)] * 2)
-        with raises(METADATA_GONE, of=TableUnusable) as raised:
+        with raises(Code.METADATA_GONE, of=TableUnusable) as raised:
             report.raise_failures()
         assert raised.value.held == ()
     metadata.write_bytes(before)

@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.events import BatchAbandoned
 from calve.sink_core.control.publisher import GivenUp
-from calve.sink_core.error_codes.files import UNREAD_TOPICS
 from calve.sink_core.sink.verify.proof import verify
 from tests import damage
 from tests.codes import finding, raises
@@ -99,7 +99,7 @@ def test_a_batch_that_was_given_up_meanwhile_is_planned_again(days: Days, place:
 def test_a_topic_that_exists_and_is_not_read_any_more_has_to_be_asked(days: Days) -> None:
     days.flow.run()
     days.begin("wed", range(10, 15))
-    with raises(UNREAD_TOPICS) as refused:
+    with raises(Code.UNREAD_TOPICS) as refused:
         days.reading("wed").run()
     assert days.topic("tue") in refused.value.hint
     days.reading("(tue|wed)").run()

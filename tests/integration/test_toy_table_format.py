@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.config.table_formats import TABLE_FORMATS
-from calve.sink_core.error_codes.general import TABLE_UNUSABLE
 from calve.sink_core.sink.status import status
 from calve.sink_core.sink.verify.proof import verify
 from tests.codes import finding, raises
@@ -115,5 +115,5 @@ def test_row_changes_are_refused_where_the_format_has_none(flow: Flow) -> None:
     }
     flow = flow.but(tables=NAMES[1:], extra={"tables": [table]})
     flow.produce(range(1))
-    with raises(TABLE_UNUSABLE, NAMES[1]):
+    with raises(Code.TABLE_UNUSABLE, NAMES[1]):
         flow.run()

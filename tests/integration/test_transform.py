@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.records import UNUSABLE_SQL
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.sink.checks.tables import TableChecks
 from calve.sink_core.sink.dead_letters.jobs import DeadLetterJobs
@@ -109,8 +109,8 @@ def test_a_check_binds_the_sql_to_the_columns(tmp_path: Path) -> None:
         with TableChecks(pipeline, dict) as checks:
             return checks.data_table(pipeline.tables[0])
 
-    with raises(UNUSABLE_SQL, "transform", of=ConfigError):
+    with raises(Code.UNUSABLE_SQL, "transform", of=ConfigError):
         check("id, there")
-    with raises(UNUSABLE_SQL, "transform", "n", "int64", of=ConfigError):
+    with raises(Code.UNUSABLE_SQL, "transform", "n", "int64", of=ConfigError):
         check("id, 1.5::DOUBLE AS n")
     assert "4" in str(check("id, text")).split(), "columns that it would be created with"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import Event
-from calve.sink_core.error_codes.general import UNKNOWN_OUTCOME
 from calve.sink_core.errors import FindingError, UnknownOutcome
 from calve.sink_core.tables.log.events import CheckpointPart, DataComplete, TableCheckpoint
 from calve.sink_core.tables.log.parts import in_parts
@@ -164,7 +164,7 @@ def test_a_table_put_back_to_before_a_commit_that_nobody_reported_is_found(flow:
     for table in (flow.pipeline.ledger_table, flow.table):
         with flow.session() as session:
             session.bind()
-            with reached("commit.after-swap", die), raises(UNKNOWN_OUTCOME):
+            with reached("commit.after-swap", die), raises(Code.UNKNOWN_OUTCOME):
                 session.committer().commit(table)
     flow.produce(range(10, 15))
     flow.publish()

@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from calve.orchestration.local import broker as embedded
+from calve.sink_core.codes import Code
 from calve.sink_core.control import publisher
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.log import PARTITION
-from calve.sink_core.error_codes.kafka import NO_BROKER
 from calve.sink_core.errors import EXIT_UNREACHABLE, RetriableError, UnknownOutcome
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.source import end_offsets, high_watermarks
@@ -185,12 +185,12 @@ def test_a_broker_that_stays_away_ends_the_run_in_time(
 ) -> None:
     # A twentieth of the real limits; how often they are waited for is as it is.
     monkeypatch.setattr(publisher, "TRANSACTION_S", 3.0)
-    with raises(NO_BROKER) as raised, reached("publish.after-events", patient.kill):
+    with raises(Code.NO_BROKER) as raised, reached("publish.after-events", patient.kill):
         flow.run()
     assert raised.value.exit_code == EXIT_UNREACHABLE
     assert "bootstrap.servers" in raised.value.hint
     monkeypatch.setattr(clients, "ADMIN_TIMEOUT_S", 3.0)
-    with raises(NO_BROKER):
+    with raises(Code.NO_BROKER):
         flow.run()
     patient.start()
     flow.run()

@@ -11,7 +11,7 @@ import pytest
 from calve.orchestration.dagster.mirror.watch import MirrorWatch
 from calve.orchestration.dagster.sink.watch import SinkWatch
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.kafka import BROKERS_BUSY
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import RetriableError, UnknownOutcome
 from calve.sink_core.kafka import clients, reader
 from calve.sink_core.kafka.delivery import Delivered
@@ -143,7 +143,7 @@ def test_a_partition_without_a_leader_stands_still_alone(tmp_path: Path, cluster
         [blocker] = report.blockers
         [shown] = _status(flow).blockers
         assert blocker.where == shown.where == silent
-        says(shown.why, BROKERS_BUSY)
+        says(shown.why, Code.BROKERS_BUSY)
         assert blocker.since_ms == shown.since_ms is not None
     both = [each for each in flow.events(DataComplete) if each.silent]
     assert {*both[0].silent} == {*both[1].silent} == {silent}
@@ -187,7 +187,7 @@ def test_a_partition_of_a_source_without_a_leader_stands_still_alone(
         [blocker] = report.blockers
         assert sum(batch.records for batch in report.batches) == number
         assert (blocker.where, blocker.since_ms) == (shown.where, shown.since_ms) == (f"{topic}[2]", blocker.since_ms)
-        says(shown.why, BROKERS_BUSY)
+        says(shown.why, Code.BROKERS_BUSY)
         assert blocker.since_ms is not None
     [told] = mirror.state().refusals.values()
     assert (told.written_at_ms, told.partition, told.offset) == (blocker.since_ms, 2, -1)

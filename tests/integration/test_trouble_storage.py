@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.catalogs import CATALOG_AWAY, CATALOG_REFUSES, DATABASE_LOCKED, STORAGE_FULL
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_UNREACHABLE, UnknownOutcome
 from calve.sink_core.sink.verify.proof import verify
 from tests.codes import raises, says
@@ -76,12 +76,12 @@ def test_a_database_locked_during_a_commit_is_waited_for(flow: Flow) -> None:
 )
 def test_a_database_that_stays_locked_ends_the_run_and_the_next_one_makes_it_good(place: str, flow: Flow) -> None:
     locker = Locker(flow)
-    with raises(DATABASE_LOCKED) as raised, reached(place, locker.lock):
+    with raises(Code.DATABASE_LOCKED) as raised, reached(place, locker.lock):
         flow.run()
     assert raised.value.exit_code == EXIT_UNREACHABLE
     # What became of a commit is another question than how to reach the catalog.
     of_commit = isinstance(raised.value, UnknownOutcome)
-    assert of_commit or raised.value.kind is DATABASE_LOCKED
+    assert of_commit or raised.value.code == Code.DATABASE_LOCKED
     locker.unlock()
     flow.run()
     proven(flow, ids=20)
@@ -102,7 +102,7 @@ def test_a_disk_that_is_full_ends_the_run_and_the_next_one_makes_it_good(flow: F
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )
     assert done.returncode == EXIT_UNREACHABLE, done.stderr
-    says(done.stderr, STORAGE_FULL, flow.table, f"[Errno {errno.EFBIG}]")
+    says(done.stderr, Code.STORAGE_FULL, flow.table, f"[Errno {errno.EFBIG}]")
     assert flow.ids() == list(range(10))
     flow.run()
     proven(flow, ids=40)
@@ -134,7 +134,7 @@ def test_an_object_store_that_goes_away_ends_the_run_and_the_next_one_makes_it_g
     flow.produce(range(10))
     flow.run()
     flow.produce(range(10, 20))
-    gone = raises(CATALOG_AWAY)
+    gone = raises(Code.CATALOG_AWAY)
     try:
         with gone, reached(place, store.stop):
             flow.run()
@@ -158,7 +158,7 @@ def test_each_action_of_a_store_is_needed_and_no_other(
     enough.produce(range(10))
     enough.run()
     enough.produce(range(10, 20))
-    with raises(CATALOG_REFUSES):
+    with raises(Code.CATALOG_REFUSES):
         flow.but(lake_properties={**store.properties_of(user), **place}).run()
     enough.run()
     with enough.session() as session:

@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 
 from calve.orchestration.dagster.sink.metadata import of_commit
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.operations import NOT_POSSIBLE
-from calve.sink_core.error_codes.records import CHANGES_READ_AGAIN, KEY_IN_TWO_PARTITIONS
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.sink.batches import Ingest
 from calve.sink_core.sink.dead_letters.choice import CHANGING
@@ -103,7 +102,7 @@ def test_a_key_in_two_partitions_stops_before_anything_is_published(
 ) -> None:
     send(flow, produce, put(1, "a"), put(2, "a"))
     send(flow, produce, drop(1), partition=1)
-    with raises(KEY_IN_TWO_PARTITIONS, "db.events", 1, "[0]", "[1]"):
+    with raises(Code.KEY_IN_TWO_PARTITIONS, "db.events", 1, "[0]", "[1]"):
         flow.run(engine)
     assert flow.load_table().current_snapshot() is None
 
@@ -179,12 +178,12 @@ def test_what_would_put_old_records_over_newer_ones_is_refused(
         session.bind()
         jobs = RangeJobs(session)
         for again in (jobs.refill, jobs.history, lambda table: jobs.replay(table, Wanted())):
-            with raises(CHANGES_READ_AGAIN, of=TableUnusable):
+            with raises(Code.CHANGES_READ_AGAIN, of=TableUnusable):
                 again(flow.table)
     catalog = flow.attached(spark)
     spark.sql(f"CALL {catalog}.system.rollback_to_snapshot('{flow.table}', {first})").collect()
     tagged = flow.own_snapshots()[-1][0]
-    refused(flow, "table-rolled-back", "recommit", NOT_POSSIBLE, tagged)
+    refused(flow, "table-rolled-back", "recommit", Code.NOT_POSSIBLE, tagged)
     spark.sql(f"CALL {catalog}.system.set_current_snapshot('{flow.table}', {tagged})").collect()
     send(flow, produce, drop(2))
     flow.run(engine)

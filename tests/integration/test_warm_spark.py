@@ -20,8 +20,8 @@ import psutil
 import pytest
 
 from calve.orchestration.local.broker import Broker
+from calve.sink_core.codes import Code
 from calve.sink_core.config.connections import SparkSettings
-from calve.sink_core.error_codes.machine import NOT_STARTED, RUNS_OTHERWISE
 from calve.sink_core.errors import EXIT_BAD_INPUT, EXIT_STOPPED
 from calve.sink_core.timing import Deadline
 from calve.spark_jobs import warm
@@ -167,7 +167,7 @@ def test_a_second_start_finds_the_first_and_other_settings_do_not(place: Warm, f
     assert document("spark", "start", flow.pipeline.path)["pid"] == running.process.pid
     other = {**place.spark, "conf": {"spark.sql.shuffle.partitions": "2"}}
     refused = calve("spark", "start", flow.but(spark=other).pipeline.path, "--json")
-    assert (refused.returncode, json.loads(refused.stdout)["code"]) == (EXIT_BAD_INPUT, RUNS_OTHERWISE.code)
+    assert (refused.returncode, json.loads(refused.stdout)["code"]) == (EXIT_BAD_INPUT, Code.RUNS_OTHERWISE)
     flow.produce(range(3))
     assert run(flow.but(spark=other))["application_id"] != running.application_id
 
@@ -353,9 +353,9 @@ def test_one_of_another_version_is_ended_where_nobody_uses_it(place: Warm, monke
     running = warm.start(place.folder, place.settings)
     monkeypatch.setattr(warm, "_code", lambda: ("0.0.0", 0.0))
     assert warm.find(place.settings) is None
-    with raises(RUNS_OTHERWISE) as refused:
+    with raises(Code.RUNS_OTHERWISE) as refused:
         warm.start(place.folder, place.settings)
-    assert refused.value.kind is RUNS_OTHERWISE
+    assert refused.value.code == Code.RUNS_OTHERWISE
     assert str(place.folder) in warm.keep(place.settings)
     assert not running.is_alive()
 
@@ -368,9 +368,9 @@ def test_none_is_used_where_the_file_says_never(flow: Flow) -> None:
 
 def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
     settings = SparkSettings(master="nowhere", warm=str(tmp_path / "warm"))
-    with raises(NOT_STARTED) as failed:
+    with raises(Code.NOT_STARTED) as failed:
         warm.start(tmp_path / "warm", settings)
-    assert failed.value.kind is NOT_STARTED
+    assert failed.value.code == Code.NOT_STARTED
     assert "Could not parse Master URL" in failed.value.message or "Master must" in failed.value.message
     assert warm.find(settings) is None, "no run tries it again"
     assert str(tmp_path / "warm") in warm.keep(settings)

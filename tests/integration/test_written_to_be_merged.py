@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.tables import MERGED_BY_SPARK
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.sink.verify.proof import verify
 from calve.spark_jobs.engine import SparkEngine
@@ -53,7 +53,7 @@ def test_late_changes_stay_late_when_equality_deletes_are_set_again(
         failed = session.coordinator().commit().failed[flow.table]
     # It was not held against the table: only a merge brings it in.
     assert isinstance(failed, TableUnusable)
-    says(str(failed), MERGED_BY_SPARK, "db.events")
+    says(str(failed), Code.MERGED_BY_SPARK, "db.events")
     produce(flow.topic, [value(2, "late", 4), value(3, "first", 1)], partition=1)
     (batch,) = deleting.run(engine).batches
     assert batch.rows[flow.table] == 2

@@ -21,7 +21,7 @@ from dagster import DagsterInstance, DagsterRunStatus
 from calve.orchestration.dagster.common.names import PIPELINE_TAG, STEP_TAG
 from calve.orchestration.dagster.common.runs import error_tags
 from calve.orchestration.dagster.common.signs import signs
-from calve.sink_core.error_codes.machine import RUN_DIED
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import RetriableError
 
 MOST_S = 15.0
@@ -110,13 +110,13 @@ def _end(instance: DagsterInstance, run: dg.DagsterRun, silent_s: float) -> list
     error = RetriableError(
         f"run {run.run_id[:8]}, which is {run.status.value}, gave no sign of life for {silent_s:.0f} s",
         hint="nothing is to be done: the next run goes on where it ended",
-        code=RUN_DIED,
+        code=Code.RUN_DIED,
     )
     if run.status == dg.DagsterRunStatus.CANCELING:
-        instance.report_run_canceled(run, f"{error}\n{RUN_DIED.meaning}")
+        instance.report_run_canceled(run, f"{error}\n{Code.RUN_DIED.explanation.meaning}")
     else:
         # First: once the run has failed, alerts and the sensor look at them.
         instance.add_run_tags(run.run_id, error_tags(error))
-        instance.report_run_failed(run, f"{error}\n{RUN_DIED.meaning}")
+        instance.report_run_failed(run, f"{error}\n{Code.RUN_DIED.explanation.meaning}")
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
     return [f"ended: {error.message}"]

@@ -22,12 +22,12 @@ from confluent_kafka.admin import AdminClient
 from calve.orchestration.dagster.common.arrivals import ALL, Arrivals
 from calve.orchestration.dagster.common.topics import pattern_key, topic_key
 from calve.orchestration.dagster.common.trigger import Sight
+from calve.sink_core.codes import Code
 from calve.sink_core.config.effective import KafkaSettings, Pipeline
 from calve.sink_core.config.topics import Topics
 from calve.sink_core.control.fold import Fold
 from calve.sink_core.control.log import PARTITION, ControlLog
 from calve.sink_core.control.state import AnyState
-from calve.sink_core.error_codes.kafka import NO_ANSWER
 from calve.sink_core.errors import ConfigError, FindingError, ProtocolError, RetriableError, TerminalError, Unreachable
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka import clients
@@ -157,7 +157,7 @@ class FollowedLog(Generic[S]):
 def taken(lock: threading.Lock, what: str) -> Generator[None]:
     """Hold a lock. Raises Unreachable where somebody else looks for longer than a look may take."""
     if not lock.acquire(timeout=LOOK_TIMEOUT_S):
-        raise Unreachable(f"{what}: another look has not come back yet", hint="the next one tells", code=NO_ANSWER)
+        raise Unreachable(f"{what}: another look has not come back yet", hint="the next one tells", code=Code.NO_ANSWER)
     try:
         yield
     finally:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dagster as dg
 
 from calve.orchestration.dagster.common.topics import COPY, copy_key, written_key
+from calve.sink_core.codes import Code
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
-from calve.sink_core.error_codes.files import DAGSTER_NAMES
 from calve.sink_core.errors import ConfigError
 
 __all__ = ["COPY", "asset_key", "check_distinct", "remote_topics"]
@@ -32,5 +32,5 @@ def check_distinct(pipeline: MirrorPipeline) -> None:
             raise ConfigError(
                 f"{pipeline.path}: source.topics: Dagster can't tell {remote} from {other}: to it - and _ are the same",
                 hint="set target.names so that they differ, or copy one of them by another mirror",
-                code=DAGSTER_NAMES,
+                code=Code.DAGSTER_NAMES,
             )

@@ -16,8 +16,8 @@ from calve.orchestration.dagster.sink import metadata, specs, table_page
 from calve.orchestration.dagster.sink.names import COMMIT, table_key
 from calve.orchestration.dagster.sink.session import run_session
 from calve.orchestration.dagster.sink.watch import SinkWatch
+from calve.sink_core.codes import Code
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.error_codes.files import COMMIT_EVERY
 from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.hidden import hushing
 
@@ -112,5 +112,5 @@ def _cron(path: Path, every_s: float) -> str:
     raise ConfigError(
         f"{path}: commit.every: no schedule comes every {every_s:g} s",
         hint="set minutes that divide an hour or hours that divide a day, or `batch` to commit with each batch",
-        code=COMMIT_EVERY,
+        code=Code.COMMIT_EVERY,
     )

@@ -22,8 +22,8 @@ from calve.orchestration.dagster.sink.operations import dead_letters, looking, r
 from calve.orchestration.dagster.sink.operations.maintenance import maintaining
 from calve.orchestration.dagster.sink.session import run_session
 from calve.orchestration.dagster.sink.watch import SinkWatch
+from calve.sink_core.codes import Code
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.error_codes.files import DAGSTER_NAMES
 from calve.sink_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -102,5 +102,5 @@ def _check_distinct(pipeline: SinkPipeline) -> None:
             raise ConfigError(
                 f"{pipeline.path}: tables: Dagster can't tell {table} from {other}: to it - and _ are the same",
                 hint="rename one of them, or feed it from another pipeline",
-                code=DAGSTER_NAMES,
+                code=Code.DAGSTER_NAMES,
             )

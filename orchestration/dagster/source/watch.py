@@ -16,8 +16,8 @@ from calve.orchestration.dagster.common.arrivals import ALL
 from calve.orchestration.dagster.common.topics import system_key
 from calve.orchestration.dagster.common.trigger import Sight
 from calve.orchestration.dagster.common.watch import FollowedLog, answer_of, taken
+from calve.sink_core.codes import Code
 from calve.sink_core.config.source_pipeline import SourcePipeline
-from calve.sink_core.error_codes.source import SOURCE_SILENT
 from calve.sink_core.errors import FindingError, ProtocolError, Unreachable
 from calve.sink_core.source.base import Stored, Waiting
 from calve.sink_core.source.opening import OpenedSource
@@ -71,7 +71,7 @@ class Looks:
         raise Unreachable(
             f"{self.pipeline.reads}: no answer for {age_s:.0f} s to what is pending there",
             hint="is it up, and is a table locked or very large? it is asked again once it has answered",
-            code=SOURCE_SILENT,
+            code=Code.SOURCE_SILENT,
         )
 
     def _ask(self, offsets: Stored) -> Waiting:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from confluent_kafka import KafkaException
 
-from calve.sink_core.error_codes.kafka import NOT_GRANTED
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import (
     EXIT_DONE,
     EXIT_STOPPED,
@@ -62,7 +62,7 @@ class Outcome:
 class MissingPermission(ConfigError):
     """The principal may not do what a pipeline does."""
 
-    kind = NOT_GRANTED
+    code = Code.NOT_GRANTED
 
 
 def answers(checks: Iterable[Check], *, before: Callable[[Check], None] | None = None) -> Iterator[Outcome]:

@@ -10,13 +10,13 @@ from typing import Any
 from confluent_kafka import ConsumerGroupState, KafkaError, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.effective import KafkaSettings
 from calve.sink_core.config.units import DAY
 from calve.sink_core.control.checking import acls
 from calve.sink_core.control.checking.checklist import MissingPermission, Note
 from calve.sink_core.control.fold import Fold
 from calve.sink_core.control.log import CREATED_CONFIG, ControlLog
-from calve.sink_core.error_codes.kafka import GROUP_IN_USE, OFFSETS_RETENTION
 from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.kafka import clients
 from calve.sink_core.kafka.compat import AclOperation, ConfigResource, DescribeClusterResult, NewTopic, ResourceType
@@ -79,7 +79,7 @@ class ClusterChecks:
             f"group {group} is {found.state.name.lower()}, with members {', '.join(members) or 'unknown'}; "
             "expected none",
             hint="stop those consumers or give them another group.id: Calve alone moves this group's offsets",
-            code=GROUP_IN_USE,
+            code=Code.GROUP_IN_USE,
         )
 
     def shared_groups(self) -> str:
@@ -105,7 +105,7 @@ class ClusterChecks:
             raise ConfigError(
                 f"{_RETENTION} is {minutes} ({days}); positions of idle partitions would be forgotten",
                 hint=f"set it to 10080 on the brokers, to {RETENTION_MINUTES_NEEDED} at least",
-                code=OFFSETS_RETENTION,
+                code=Code.OFFSETS_RETENTION,
             )
         return f"{days} for idle partitions"
 

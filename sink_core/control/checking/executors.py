@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.references import resolve
-from calve.sink_core.error_codes.machine import EXECUTORS
 from calve.sink_core.errors import ConfigError
 
 MODULES = ("confluent_kafka", "numpy", "pyarrow")
@@ -66,6 +66,6 @@ def summary(reports: Iterable[Report]) -> str:
         raise ConfigError(
             "executors lack something:\n    " + "\n    ".join(lacking),
             hint="install Calve with its dependencies where executors run, and set the variables there",
-            code=EXECUTORS,
+            code=Code.EXECUTORS,
         )
     return f"executors on {', '.join(sorted({report.host for report in asked}))} have all a task needs"

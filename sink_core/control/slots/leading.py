@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.group import SourceGroup
@@ -27,7 +28,6 @@ from calve.sink_core.control.log import ControlLog
 from calve.sink_core.control.publisher import TRANSACTION_S, Publisher
 from calve.sink_core.control.slots.events import GenerationStarted
 from calve.sink_core.control.slots.state import SlotState
-from calve.sink_core.error_codes.kafka import FOREIGN_POSITIONS, OPEN_TRANSACTION
 from calve.sink_core.errors import ProtocolError, Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka import clients
@@ -106,7 +106,7 @@ class Leader(Generic[S]):
             try:
                 return read()
             except Unreachable as error:
-                if error.kind is not OPEN_TRANSACTION:
+                if error.code != Code.OPEN_TRANSACTION:
                     raise
                 # Who died with its event written holds the log's end back until its transaction times out: a driver, or
                 # a slot. That is of a generation that was recorded below, so that the log tells of its id.
@@ -171,7 +171,7 @@ class Leader(Generic[S]):
                 raise ProtocolError(
                     f"group {self._group.name} has a position for {foreign[0]} that this pipeline did not put there",
                     hint="the group belongs to Calve alone: delete its offsets if nothing else needs them, run again",
-                    code=FOREIGN_POSITIONS,
+                    code=Code.FOREIGN_POSITIONS,
                 )
             return Decision(Verdict.PUBLISH, "")
 

@@ -24,11 +24,11 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.group import SourceGroup, to_kafka
 from calve.sink_core.control.log import PARTITION, headers
 from calve.sink_core.control.slots.events import SlotCommitted
 from calve.sink_core.control.status import Blocker
-from calve.sink_core.error_codes.kafka import NOT_ACKNOWLEDGED, OPEN_TRANSACTION
 from calve.sink_core.errors import CalveError, Fenced, RetriableError, UnknownOutcome
 from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka import clients
@@ -181,7 +181,7 @@ class Slot:
                     raise UnknownOutcome(
                         f"{left:,} records were not acknowledged in {TRANSACTION_S:.0f} s",
                         hint="lower transaction.max_bytes if the target can't take so much in a minute",
-                        code=NOT_ACKNOWLEDGED,
+                        code=Code.NOT_ACKNOWLEDGED,
                     )
             self._look()
 
@@ -224,7 +224,7 @@ class Slot:
                     # Not aborted: who comes next learns what became of it by its fence.
                     self._open = False
                     raise UnknownOutcome(
-                        f"no answer to a commit for {TRANSACTION_S:.0f} s", code=OPEN_TRANSACTION
+                        f"no answer to a commit for {TRANSACTION_S:.0f} s", code=Code.OPEN_TRANSACTION
                     ) from raised
                 time.sleep(_RETRY_S)
             else:
@@ -257,7 +257,7 @@ class Slot:
         if raised.args[0].txn_requires_abort():
             # Behind a record that was refused the client's own abort may take a minute: it is left to the next fence.
             self._open = False
-            return Refused(error.message, hint=error.hint, code=error.kind)
+            return Refused(error.message, hint=error.hint, code=error.code)
         return error
 
     def _look(self) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.sink_pipeline import TableSettings
-from calve.sink_core.error_codes.hudi import FOREIGN_HUDI_TABLE, OTHER_HUDI_KEY
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.iceberg.changes.deleted import check_optional
 from calve.sink_core.iceberg.changes.settings import row_changes_of
@@ -81,9 +81,9 @@ def _other(
         f"{settings.name}: {name} is {', '.join(given) or 'unset'}, and the table's {of_table} "
         f"is {', '.join(found) or 'unset'}",
         hint=f"set {name} as the table has it; or have Calve create a table of another name, as Hudi changes none",
-        code=OTHER_HUDI_KEY,
+        code=Code.OTHER_HUDI_KEY,
     )
 
 
 def _unusable(settings: TableSettings, why: str, hint: str) -> TableUnusable:
-    return TableUnusable(f"{settings.name}: {why}", hint=hint, code=FOREIGN_HUDI_TABLE)
+    return TableUnusable(f"{settings.name}: {why}", hint=hint, code=Code.FOREIGN_HUDI_TABLE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from calve.sink_core.error_codes.hudi import CLOCK_BEHIND, INSTANT_AHEAD, INSTANT_TAKEN
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import TableUnusable, Unreachable
 from calve.sink_core.hudi.files.timeline import instant_ms, instant_text
 from calve.sink_core.hudi.java.client import action_of, table_type_of
@@ -30,7 +30,7 @@ def wait_for(instant: str, name: str) -> None:
         raise Unreachable(
             f"{name}: a batch's instant is {instant}, ahead of this machine's clock by more than {MOST_AHEAD_S} s",
             hint="set the clocks of both machines by NTP",
-            code=CLOCK_BEHIND,
+            code=Code.CLOCK_BEHIND,
         )
 
 
@@ -44,7 +44,7 @@ def wait_past(table: HudiTable) -> None:
             f"{table.name}: its timeline has the instant {last}, ahead of this machine's clock by more than "
             f"{MOST_AHEAD_S} s",
             hint="set the clocks of all that write to it by NTP; row changes are brought in once the instant is past",
-            code=INSTANT_AHEAD,
+            code=Code.INSTANT_AHEAD,
         )
 
 
@@ -66,5 +66,5 @@ def check_free(table: HudiTable, instant: str) -> None:
             f"{table.name}: the instant {instant} of a published batch is that of {others[0].path.name}, which another "
             "writer has made",
             hint="have that writer roll it back, if it is pending",
-            code=INSTANT_TAKEN,
+            code=Code.INSTANT_TAKEN,
         )

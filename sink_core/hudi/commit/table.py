@@ -24,8 +24,7 @@ from collections.abc import Mapping, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from calve.sink_core.error_codes.hudi import HUDI_REFUSED
-from calve.sink_core.error_codes.tables import RACES_LOST
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import CommitConflict, RetriableError, Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.hudi.commit.examine import Examined, HudiTables
@@ -277,10 +276,10 @@ def _gave_up(name: str, cause: Exception | None) -> RetriableError:
         return Unreachable(
             f"{name}: {ATTEMPTS} attempts to commit failed in a row, the last with {cause}",
             hint="the table stays as it is, and the next try goes on",
-            code=HUDI_REFUSED,
+            code=Code.HUDI_REFUSED,
         )
     return CommitConflict(
         f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers ({cause})",
         hint="the table stays as it is, and the next try goes on; does another job commit without pause?",
-        code=RACES_LOST,
+        code=Code.RACES_LOST,
     )

@@ -17,9 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.effective import HudiSettings
 from calve.sink_core.config.references import resolve
-from calve.sink_core.error_codes.hudi import NO_LOCAL_WAREHOUSE
 from calve.sink_core.errors import ConfigError
 
 HOODIE = ".hoodie"
@@ -66,7 +66,7 @@ def warehouse_of(settings: HudiSettings) -> Path:
         raise ConfigError(
             f"hudi.warehouse: {named} is in {scheme}, where Calve has no lock that its committers could share",
             hint="name a folder of this machine, or of a file system that all machines have mounted",
-            code=NO_LOCAL_WAREHOUSE,
+            code=Code.NO_LOCAL_WAREHOUSE,
         )
     return Path(path if separator else named.removeprefix("file:")).expanduser().absolute()
 

@@ -39,8 +39,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from calve.sink_core.error_codes.hudi import FOREIGN_HUDI_TABLE, NO_HUDI_TYPE
-from calve.sink_core.error_codes.tables import UNREADABLE_NAMES
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import CalveError, ConfigError, TableUnusable
 from calve.sink_core.records.avro.columns import avro_columns
 from calve.sink_core.records.avro.schema import writer_schema
@@ -105,7 +104,7 @@ def from_avro(text: str, table: str) -> Schema:
         raise TableUnusable(
             f"{table}: its schema can't be read: {told}",
             hint="have Calve create a table of another name",
-            code=FOREIGN_HUDI_TABLE,
+            code=Code.FOREIGN_HUDI_TABLE,
         ) from None
     own = {*META_COLUMNS, IS_DELETED}
     return Schema(*(field for field in columns.fields if field.name not in own))
@@ -122,7 +121,7 @@ def _field(field: NestedField, namespace: str, table: str, path: str) -> Avro:
         raise ConfigError(
             f"table {table}: column {at}: {why}",
             hint="give it another name under auto_create.columns, and fill it by a transform",
-            code=UNREADABLE_NAMES,
+            code=Code.UNREADABLE_NAMES,
         )
     kind = _nullable(_type(field.field_type, field.name, namespace, table, at), field.required)
     doc = {"doc": field.doc} if field.doc else {}
@@ -153,5 +152,5 @@ def _type(kind: IcebergType, name: str, namespace: str, table: str, path: str) -
             raise ConfigError(
                 f"table {table}: column {path} is {type_text(kind)}, which Hudi has not",
                 hint="name another type for it under auto_create.columns, and fill it by a transform",
-                code=NO_HUDI_TYPE,
+                code=Code.NO_HUDI_TYPE,
             )

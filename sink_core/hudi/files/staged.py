@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from calve.sink_core.error_codes.hudi import STAGED_FOREIGN, STAGED_GONE
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.hudi.files.place import Place, link, put
 from calve.sink_core.tables.batch import ManifestRef, TableOutput
@@ -140,7 +140,7 @@ def read_staged(place: Place, ref: ManifestRef) -> Staged:
     except FileNotFoundError:
         raise gone(ref.path) from None
     if (found := hashlib.sha256(content).hexdigest()) != ref.sha256:
-        raise ProtocolError(f"{ref.path}: published with SHA-256 {ref.sha256}, found {found}", code=STAGED_GONE)
+        raise ProtocolError(f"{ref.path}: published with SHA-256 {ref.sha256}, found {found}", code=Code.STAGED_GONE)
     said = json.loads(content)
     staged = Staged(said["instant"], tuple(HudiFile(**file) for file in said["files"]), said["changes"])
     if not _INSTANT.fullmatch(staged.instant):
@@ -179,8 +179,8 @@ def _foreign(place: Place, named_by: str, path: str) -> ProtocolError:
     return ProtocolError(
         f"{place.name or place.folder.name}: {named_by} names {path}; staged files are below {place.staged}, each in a "
         f"folder of its batch, and come into a partition of {place.folder}",
-        hint=STAGED_FOREIGN.remedy,
-        code=STAGED_FOREIGN,
+        hint=Code.STAGED_FOREIGN.explanation.remedy,
+        code=Code.STAGED_FOREIGN,
     )
 
 
@@ -229,5 +229,5 @@ def gone(path: str | Path) -> ProtocolError:
     return ProtocolError(
         f"{path}: published, and gone",
         hint="put it back; the batches that it is of are not committed without it",
-        code=STAGED_GONE,
+        code=Code.STAGED_GONE,
     )

@@ -18,8 +18,8 @@ from typing import Any, cast
 import fastavro
 import javaproperties
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.error_text import describe
-from calve.sink_core.error_codes.hudi import DAMAGED_HUDI_TABLE
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.hudi.files.place import Place
 
@@ -147,7 +147,7 @@ def _damaged(table: str, path: Path, why: str) -> TableUnusable:
         f"{table}: {path} can't be read: {why}",
         hint="put the file back from a copy of the table; is there none: remove a commit's file, and the next run says "
         "what the table then lacks; of hoodie.properties Hudi keeps hoodie.properties.backup beside it",
-        code=DAMAGED_HUDI_TABLE,
+        code=Code.DAMAGED_HUDI_TABLE,
     )
 
 

@@ -10,9 +10,8 @@ from dataclasses import replace
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, DateType, IntegerType, LongType, StringType
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.sink_pipeline import TableSettings
-from calve.sink_core.error_codes.hudi import HUDI_REFUSED
-from calve.sink_core.error_codes.tables import BAD_TERM, NO_SUCH_TABLE
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.hudi.files.place import Place
 from calve.sink_core.hudi.files.schema import HUDI_COLUMNS, to_avro
@@ -50,7 +49,7 @@ def ensure_table(client: HudiClient, place: Place, settings: TableSettings, show
         raise Unreachable(
             f"creating table {settings.name}: {error}",
             hint=f"see whether {place.folder} can be written to",
-            code=HUDI_REFUSED,
+            code=Code.HUDI_REFUSED,
         ) from None
 
 
@@ -60,7 +59,7 @@ def new_hudi_table(settings: TableSettings, shown: Columns) -> NewHudiTable:
         raise ConfigError(
             f"table {settings.name} doesn't exist in the warehouse of `hudi`, and its `auto_create` is not set",
             hint="set `auto_create: {}` for it",
-            code=NO_SUCH_TABLE,
+            code=Code.NO_SUCH_TABLE,
         )
     new = new_table(settings, settings.auto_create, lambda: _shown(shown(), settings.name))
     columns, partitions = new.schema, tuple(_partitions(new, new.schema))
@@ -100,7 +99,7 @@ def _partitions(new: NewTable, schema: Schema) -> list[str]:
                 f"table {new.name}: partition_by: {column} is {type_text(kind)}; a Hudi table is partitioned by whole "
                 "numbers, text, dates and booleans, and by no nested column",
                 hint="name another column; a transform can make one",
-                code=BAD_TERM,
+                code=Code.BAD_TERM,
             )
         names.append(column)
     return names

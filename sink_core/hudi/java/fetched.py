@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from calve.sink_core.error_codes.hudi import NO_SPARK_35
-from calve.sink_core.error_codes.machine import JARS_DIFFER
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.jars import HUDI, fetched_once, jars_dir, resolve
 
@@ -101,7 +100,7 @@ def _install(folder: Path, complete: Path) -> None:
         raise ConfigError(
             f"what pip was given as {PYSPARK} is not what Calve was made with",
             hint="nothing of it is used: see what the index or mirror that pip asks (PIP_INDEX_URL) answers with",
-            code=JARS_DIFFER,
+            code=Code.JARS_DIFFER,
         )
     if done.returncode:
         said = next(reversed((done.stderr or done.stdout).strip().splitlines()), f"exit code {done.returncode}")
@@ -109,5 +108,5 @@ def _install(folder: Path, complete: Path) -> None:
             f"{PYSPARK} could not be installed for row changes of Hudi tables: {said}",
             hint="open the way to PyPI (PIP_INDEX_URL, HTTPS_PROXY); or have it there: "
             f"pip install --no-deps --target {folder} {PYSPARK}",
-            code=NO_SPARK_35,
+            code=Code.NO_SPARK_35,
         )

@@ -27,7 +27,7 @@ from py4j.java_gateway import (
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from calve.sink_core.class_archives import archive_path
-from calve.sink_core.error_codes.hudi import HUDI_JVM, HUDI_LOCKED
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import RetriableError, Unreachable
 from calve.sink_core.hudi.java.fetched import client_jars
 from calve.sink_core.java import find_java
@@ -117,7 +117,7 @@ class Jvm:
             raise RetriableError(
                 f"{doing}: Hudi's Java client has ended: {said or error}",
                 hint="run again; what was published is committed by the next run",
-                code=HUDI_JVM,
+                code=Code.HUDI_JVM,
             ) from None
 
     def array(self, kind: Any, length: int) -> Any:
@@ -154,7 +154,7 @@ class Jvm:
                     raise Unreachable(
                         f"{path}: somebody has held the lock for {LOCK_S:,.0f} s",
                         hint=f"a commit that is asleep holds it: `fuser {path}` names its process; wake it, or end it",
-                        code=HUDI_LOCKED,
+                        code=Code.HUDI_LOCKED,
                     )
                 back_off(tries, most_s=0.5)
                 tries += 1

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.table_maintenance import Compact, Expire
 from calve.sink_core.control.maintenance_report import TaskOutcome
-from calve.sink_core.error_codes.hudi import HUDI_REFUSED
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.hudi.commit.examine import HudiTables
@@ -155,7 +155,9 @@ class HudiUpkeep:
                 yield client
         except HudiRefused as error:
             raise Unreachable(
-                f"{job.name}: {error}", hint="the table stays as it is, and the next run tries again", code=HUDI_REFUSED
+                f"{job.name}: {error}",
+                hint="the table stays as it is, and the next run tries again",
+                code=Code.HUDI_REFUSED,
             ) from None
 
     def _load(self, name: str) -> HudiTable:

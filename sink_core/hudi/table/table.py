@@ -10,8 +10,8 @@ from typing import Any
 
 from pyiceberg.schema import Schema
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.sink_pipeline import TableSettings, TargetFileSize
-from calve.sink_core.error_codes.hudi import FOREIGN_HUDI_TABLE
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.hudi.changes.settings import hudi_changes_of, record_key
 from calve.sink_core.hudi.files.place import PARTITION_FIELDS, Place
@@ -181,5 +181,5 @@ class HudiTable:
         return TableUnusable(
             f"{self.name}: {why}",
             hint="have Calve create a table of another name",
-            code=FOREIGN_HUDI_TABLE,
+            code=Code.FOREIGN_HUDI_TABLE,
         )

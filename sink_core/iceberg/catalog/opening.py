@@ -26,22 +26,10 @@ from pyiceberg.exceptions import (
 from pyiceberg.exceptions import ValidationError as BadMetadata
 from pyiceberg.io import FileIO, load_file_io
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.error_text import describe
 from calve.sink_core.config.references import resolve
-from calve.sink_core.error_codes.catalogs import (
-    CATALOG_AWAY,
-    CATALOG_REFUSES,
-    CATALOG_SETTING,
-    DATABASE_LOCKED,
-    METADATA_DAMAGED,
-    METADATA_GONE,
-    NO_CATALOG,
-    NO_TAGS,
-    NOT_INSTALLED,
-    STORAGE_FULL,
-)
-from calve.sink_core.error_codes.tables import DROPPED_MEANWHILE
 from calve.sink_core.errors import CalveError, ConfigError, RetriableError, TableUnusable, Unreachable
 
 _SQLITE = "sqlite"
@@ -98,12 +86,12 @@ def open_catalog(settings: CatalogSettings) -> Catalog:
                 kinds = ", ".join(sorted(kind.value for kind in CatalogType))
                 why = f"{properties.get('type')!r} is no type of catalog: there are {kinds}"
             message = f"opening catalog {settings.name}: {why}"
-            raise ConfigError(message, hint="correct it under `catalog`", code=CATALOG_SETTING) from None
+            raise ConfigError(message, hint="correct it under `catalog`", code=Code.CATALOG_SETTING) from None
     if opened.properties.get(_IS_NESSIE) == "true":
         raise ConfigError(
             f"opening catalog {settings.name}: it is Nessie's and keeps no tags. {_BY_TAG}",
             hint=_NO_TAGS_HINT,
-            code=NO_TAGS,
+            code=Code.NO_TAGS,
         )
     return opened
 
@@ -126,12 +114,14 @@ def open_io(catalog: CatalogSettings, table: str, location: str) -> FileIO:
 def without_tags(table: str, tag: str) -> CalveError:
     """The error for a catalog that has accepted a snapshot and left out the tag that came with it."""
     message = f"{table}: the catalog accepted a snapshot and left out its tag {tag}. {_BY_TAG}"
-    return TableUnusable(message, hint=_NO_TAGS_HINT, code=NO_TAGS)
+    return TableUnusable(message, hint=_NO_TAGS_HINT, code=Code.NO_TAGS)
 
 
 def dropped_meanwhile(tables: str) -> RetriableError:
     """The error for tables that somebody has dropped since the run has seen them."""
-    return RetriableError(f"{tables}: dropped while this run was at work", hint="run again", code=DROPPED_MEANWHILE)
+    return RetriableError(
+        f"{tables}: dropped while this run was at work", hint="run again", code=Code.DROPPED_MEANWHILE
+    )
 
 
 def has_one_writer(settings: CatalogSettings) -> bool:
@@ -175,39 +165,39 @@ def _classify(error: Exception, doing: str) -> CalveError | None:
     message = f"{doing}: {describe(error)}"
     if isinstance(error, NotInstalledError):
         return ConfigError(
-            message, hint="install what it names beside Calve, on Spark's executors too", code=NOT_INSTALLED
+            message, hint="install what it names beside Calve, on Spark's executors too", code=Code.NOT_INSTALLED
         )
     from_client = isinstance(error, OSError) or _of_optional_client(error)
     if isinstance(error, _REFUSED) or (from_client and _REFUSES.search(str(error))):
-        return ConfigError(message, hint=_REFUSED_HINT, code=CATALOG_REFUSES)
+        return ConfigError(message, hint=_REFUSED_HINT, code=Code.CATALOG_REFUSES)
     if isinstance(error, _bad_address()):
-        return ConfigError(message, hint=_ADDRESS_HINT, code=CATALOG_SETTING)
+        return ConfigError(message, hint=_ADDRESS_HINT, code=Code.CATALOG_SETTING)
     if isinstance(error, BadRequestError):
         return ConfigError(
             message,
             hint="check `uri`, `warehouse` and `prefix` under `catalog` in connections.yaml",
-            code=CATALOG_SETTING,
+            code=Code.CATALOG_SETTING,
         )
     if isinstance(error, FileNotFoundError):
         return TableUnusable(
-            message, hint="restore the file, or have the catalog point to metadata that exists", code=METADATA_GONE
+            message, hint="restore the file, or have the catalog point to metadata that exists", code=Code.METADATA_GONE
         )
     if isinstance(error, (BadMetadata, UnicodeDecodeError)):
         return TableUnusable(
             message,
             hint="restore the file, or have the catalog point to metadata that can be read",
-            code=METADATA_DAMAGED,
+            code=Code.METADATA_DAMAGED,
         )
     if isinstance(error, OSError) and error.errno in _FULL:
-        return Unreachable(message, hint=_FULL_HINT, code=STORAGE_FULL)
+        return Unreachable(message, hint=_FULL_HINT, code=Code.STORAGE_FULL)
     if isinstance(error, ValidationError):
         return Unreachable(
-            f"{doing}: the answer is no catalog's: {describe(error)}", hint=_ANSWER_HINT, code=NO_CATALOG
+            f"{doing}: the answer is no catalog's: {describe(error)}", hint=_ANSWER_HINT, code=Code.NO_CATALOG
         )
     if isinstance(error, _sql_errors("OperationalError")) and "database is locked" in str(error):
-        return Unreachable(message, hint=_LOCKED_HINT, code=DATABASE_LOCKED)
+        return Unreachable(message, hint=_LOCKED_HINT, code=Code.DATABASE_LOCKED)
     if from_client or isinstance(error, (RESTError, *_sql_errors("SQLAlchemyError"))):
-        return Unreachable(message, hint=_UNREACHABLE_HINT, code=CATALOG_AWAY)
+        return Unreachable(message, hint=_UNREACHABLE_HINT, code=Code.CATALOG_AWAY)
     return None
 
 
@@ -260,5 +250,5 @@ def _create_sqlite_folder(properties: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"the folder of the SQLite catalog {database} can't be created: {error.strerror}",
             hint=_ADDRESS_HINT,
-            code=CATALOG_SETTING,
+            code=Code.CATALOG_SETTING,
         ) from None

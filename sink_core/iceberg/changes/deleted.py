@@ -8,7 +8,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import BooleanType, NestedField
 
-from calve.sink_core.error_codes.records import SOFT_DELETES
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN
 from calve.sink_core.tables.row_changes import DELETED_COLUMN
@@ -30,7 +30,7 @@ def check_deleted(metadata: TableMetadata, key: Sequence[int], *, table: str) ->
         raise TableUnusable(
             f"{table}: deletes is soft, and the table {has} {DELETED_COLUMN}",
             hint=f"add it, in Spark: ALTER TABLE {table} ADD COLUMN {DELETED_COLUMN} boolean; or set deletes: hard",
-            code=SOFT_DELETES,
+            code=Code.SOFT_DELETES,
         )
     check_optional(metadata, key, table=table, deletes="soft")
 
@@ -44,5 +44,5 @@ def check_optional(metadata: TableMetadata, key: Sequence[int], *, table: str, d
         raise TableUnusable(
             f"{table}: deletes is {deletes}, and column {required[0]} is required, which a deleted row may not have",
             hint=f"make it optional, in Spark: ALTER TABLE {table} ALTER COLUMN {required[0]} DROP NOT NULL",
-            code=SOFT_DELETES,
+            code=Code.SOFT_DELETES,
         )

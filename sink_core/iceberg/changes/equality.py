@@ -20,9 +20,8 @@ from pyiceberg.table.update import AddPartitionSpecUpdate, AssertDefaultSpecId, 
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import DoubleType, FloatType
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.problems import nearest
-from calve.sink_core.error_codes.records import KEY_TYPE, NO_KEY, NO_SUCH_COLUMN, OPTIONAL_KEY
-from calve.sink_core.error_codes.tables import SPEC_FOR_DELETES
 from calve.sink_core.errors import CommitConflict, TableUnusable
 from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 
@@ -41,7 +40,7 @@ def key_of(metadata: TableMetadata, names: Sequence[str], *, table: str) -> tupl
         raise TableUnusable(
             f"{table}: takes row changes, and neither key nor the table's identifier fields say by which columns",
             hint="set key for the table",
-            code=NO_KEY,
+            code=Code.NO_KEY,
         )
     return tuple(_key_field(schema, name, table) for name in wanted)
 
@@ -53,20 +52,20 @@ def _key_field(schema: Schema, name: str, table: str) -> int:
         raise TableUnusable(
             f"{table}: key {name} is no column of the table; {known}",
             hint="name columns of the table, not fields within",
-            code=NO_SUCH_COLUMN,
+            code=Code.NO_SUCH_COLUMN,
         )
     if not field.field_type.is_primitive or isinstance(field.field_type, FloatType | DoubleType):
         raise TableUnusable(
             f"{table}: key {name} is {field.field_type}, by which rows can't be told apart",
             hint="name columns of plain types other than float and double",
-            code=KEY_TYPE,
+            code=Code.KEY_TYPE,
         )
     if not field.required:
         raise TableUnusable(
             f"{table}: key {name} is optional, and a row without it could never be changed",
             hint=f"make it required, in Spark: ALTER TABLE {table} ALTER COLUMN {name} SET NOT NULL, where the catalog "
             "allows it; or create the table with identifier_fields",
-            code=OPTIONAL_KEY,
+            code=Code.OPTIONAL_KEY,
         )
     return field.field_id
 
@@ -117,7 +116,7 @@ def with_global_spec(catalog: Catalog, table: Table) -> Table:
     raise CommitConflict(
         f"{'.'.join(table.name())}: an unpartitioned spec for deletes could not be added in {TRIES} attempts",
         hint="run again; if it stays, does the catalog refuse a second partition spec?",
-        code=SPEC_FOR_DELETES,
+        code=Code.SPEC_FOR_DELETES,
     )
 
 
@@ -131,7 +130,7 @@ def keys_only(metadata: TableMetadata, key: Sequence[int]) -> TableMetadata:
         raise TableUnusable(
             f"table at {metadata.location}: has no unpartitioned spec any more, which its deletes are written under",
             hint="somebody removed it while this run was at work; run again",
-            code=SPEC_FOR_DELETES,
+            code=Code.SPEC_FOR_DELETES,
         )
     fields = [schema.find_field(field_id) for field_id in key]
     return metadata.model_copy(

@@ -30,8 +30,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.problems import nearest
-from calve.sink_core.error_codes.records import NO_ORIGIN, NO_SUCH_COLUMN, ORDER_BY, TIME_KEY
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.records.columns.arrow import arrow_schema, column_of
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, has_kafka_column
@@ -57,7 +57,7 @@ def order_of(metadata: TableMetadata, path: str, key: Sequence[int], *, table: s
         raise TableUnusable(
             f"{table}: order_by {path} is no column of the table; {nearest(path, schema.column_names)}",
             hint="name a column that the table has: what is newer must be known of its rows too",
-            code=NO_SUCH_COLUMN,
+            code=Code.NO_SUCH_COLUMN,
         ) from None
     parts = path.split(".")
     within = [schema.find_type(".".join(parts[:depth])) for depth in range(1, len(parts))]
@@ -65,7 +65,7 @@ def order_of(metadata: TableMetadata, path: str, key: Sequence[int], *, table: s
         raise TableUnusable(
             f"{table}: order_by {path} is {field.field_type}, or within a list or map, by which changes have no order",
             hint="name a column of type int, long, decimal, date, timestamp or timestamptz",
-            code=ORDER_BY,
+            code=Code.ORDER_BY,
         )
     _check_key(schema, key, f"{table}: order_by", "leave it out")
     return field.field_id
@@ -80,7 +80,7 @@ def source_fields(metadata: TableMetadata, key: Sequence[int], *, table: str) ->
         raise TableUnusable(
             f"{table}: on_moved_key is stop, and the table has no column {KAFKA_COLUMN} to tell where rows come from",
             hint="set on_moved_key: ignore; or add the column, and rows that are written from then on are looked at",
-            code=NO_ORIGIN,
+            code=Code.NO_ORIGIN,
         )
     _check_key(schema, key, f"{table}: on_moved_key", "set it to ignore")
     topic, partition = (schema.find_field(f"{KAFKA_COLUMN}.{part}").field_id for part in ("topic", "partition"))
@@ -94,7 +94,7 @@ def _check_key(schema: Schema, key: Sequence[int], wanted_by: str, without: str)
             raise TableUnusable(
                 f"{wanted_by} can't look rows up by key {schema.find_column_name(field_id)}, which is {kind}",
                 hint=f"{without}, or name key columns of other types than time",
-                code=TIME_KEY,
+                code=Code.TIME_KEY,
             )
 
 

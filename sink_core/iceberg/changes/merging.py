@@ -10,8 +10,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.types import TimeType, UUIDType
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import Logged
-from calve.sink_core.error_codes.tables import MERGE_COLUMN_GONE, MERGE_TYPE
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.iceberg.files.manifests import entries_of
 from calve.sink_core.tables.batch import ToMerge
@@ -91,7 +91,7 @@ def check_known(to_merge: ToMerge, schema: Schema, *, table: str) -> None:
             raise TableUnusable(
                 f"{table}: pending changes are to be merged by the column with id {field_id}, which it lacks now",
                 hint="somebody dropped it before a commit; make a schema that has it the table's current one again",
-                code=MERGE_COLUMN_GONE,
+                code=Code.MERGE_COLUMN_GONE,
             )
 
 
@@ -103,5 +103,5 @@ def check_mergeable(schema: Schema, *, table: str) -> None:
             raise TableUnusable(
                 f"{table}: column {name} is {field.field_type}, which Spark can't merge",
                 hint="leave write_mode out for this table, or give it a column of another type",
-                code=MERGE_TYPE,
+                code=Code.MERGE_TYPE,
             )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import StringType
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.sink_pipeline import TableSettings
-from calve.sink_core.error_codes.records import OP_FIELD
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.iceberg.changes.deleted import check_deleted
 from calve.sink_core.iceberg.changes.equality import key_of
@@ -57,5 +57,5 @@ def _check_op(metadata: TableMetadata, name: str, *, table: str) -> None:
             raise TableUnusable(
                 f"{table}: op_field {name} is a column of type {field.field_type}, and what it says is text",
                 hint="name the field that says what became of a row, or make the column a string",
-                code=OP_FIELD,
+                code=Code.OP_FIELD,
             )

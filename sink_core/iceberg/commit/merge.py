@@ -18,15 +18,10 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.error_text import describe
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.error_codes.tables import (
-    COMMITS_FAIL,
-    MERGE_BRANCH,
-    MERGE_RACES_LOST,
-    MERGED_BY_SPARK,
-)
 from calve.sink_core.errors import CommitConflict, TableUnusable, Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.catalog.metadata import without_history
@@ -121,7 +116,7 @@ class Merging:
             raise TableUnusable(
                 f"{name}: its changes are merged by Spark, and there is none here",
                 hint="calve commit FILE",
-                code=MERGED_BY_SPARK,
+                code=Code.MERGED_BY_SPARK,
             )
         return part
 
@@ -155,7 +150,7 @@ class MergeOnBranch(SpecialCase):
                 f"{name}: others committed to the table during each of {MERGES} merges in a row",
                 hint="the table stays as it is, and the next try goes on. Let other writers and compaction leave it "
                 "alone for as long as a merge takes, or set write_mode: equality_deletes, which needs no such pauses",
-                code=MERGE_RACES_LOST,
+                code=Code.MERGE_RACES_LOST,
             )
         return None
 
@@ -212,7 +207,7 @@ class MergeOnBranch(SpecialCase):
         raise Unreachable(
             f"{name}: {LOOKS} attempts to commit a merge failed in a row, the last with {describe(lost_to)}",
             hint="the table stays as it is, and the next try goes on; see the catalog's log",
-            code=COMMITS_FAIL,
+            code=Code.COMMITS_FAIL,
         )
 
 
@@ -227,7 +222,7 @@ def _made(plan: CommitPlan, staging: Staging) -> bool:
             raise Unreachable(
                 f"{name}: making a branch for a merge failed: {describe(error)}",
                 hint="the table stays as it is, and the next try goes on; does the catalog allow branches?",
-                code=MERGE_BRANCH,
+                code=Code.MERGE_BRANCH,
             ) from None
         return now is not None and staging.name in now.metadata.refs
     return True

@@ -10,7 +10,7 @@ from functools import partial
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
-from calve.sink_core.error_codes.tables import FOREIGN_FILES, SPEC_GONE
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ProtocolError, TableUnusable
 from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.files.entries import live_entries
@@ -85,8 +85,8 @@ def _check_within(table: Table, path: str, named_by: str) -> None:
         raise ProtocolError(
             f"{'.'.join(table.name())}: {named_by} names {path}, and files of the table are below "
             f"{', '.join(locations(table.metadata))}",
-            hint=FOREIGN_FILES.remedy,
-            code=FOREIGN_FILES,
+            hint=Code.FOREIGN_FILES.explanation.remedy,
+            code=Code.FOREIGN_FILES,
         )
 
 
@@ -101,5 +101,5 @@ def check_still_there(table: Table, pending: Events) -> None:
                     f"{event.table}: batch {event.batch_id} was written with spec {manifest.spec_id} and schema "
                     f"{event.schema_id}; the table has specs {sorted(specs)} and schemas {sorted(schemas)}",
                     hint="the removed spec or schema must come back before these files can be committed",
-                    code=SPEC_GONE,
+                    code=Code.SPEC_GONE,
                 )

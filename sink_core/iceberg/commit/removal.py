@@ -13,7 +13,7 @@ from dataclasses import replace
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from calve.sink_core.error_codes.operations import COLUMN_OF_SPEC, DELETE_FILES
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
@@ -56,7 +56,7 @@ def _rewritten(table: Table, name: str, ranges: Sequence[OffsetRange]) -> list[t
         raise TableUnusable(
             f"{name}: has delete files, and dead letters that were replayed are to leave it",
             hint="have Spark's rewrite_data_files merge them (delete-file-threshold 1); the next commit then goes on",
-            code=DELETE_FILES,
+            code=Code.DELETE_FILES,
         )
     metadata, fields, runs = table.metadata, place_fields(table.schema(), struct=None), runs_of(ranges)
     prefix, found = rewritten_prefix(metadata.next_sequence_number()), list[tuple[DataFile, Rewritten]]()
@@ -67,7 +67,7 @@ def _rewritten(table: Table, name: str, ranges: Sequence[OffsetRange]) -> list[t
             raise TableUnusable(
                 f"{name}: {file.file_path} lies under partition spec {file.spec_id}, of which a column was dropped",
                 hint="have Spark's rewrite_data_files write it under the current spec; the next commit then goes on",
-                code=COLUMN_OF_SPEC,
+                code=Code.COLUMN_OF_SPEC,
             )
         again = rewrite_without(table.io, metadata, file, runs, prefix, target_file_size=None, struct=None)
         if again is not None:

@@ -9,8 +9,8 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.error_text import describe
-from calve.sink_core.error_codes.tables import COMMIT_REFUSED, COMMITS_FAIL, OUTCOME_UNSEEN, RACES_LOST, ROW_LOCKED
 from calve.sink_core.errors import CalveError, CommitConflict, UnknownOutcome, Unreachable
 from calve.sink_core.iceberg.catalog.opening import row_is_locked, without_tags
 from calve.sink_core.iceberg.commit.plan import Attempt
@@ -54,18 +54,18 @@ def gave_up(name: str, cause: Exception | None) -> CalveError:
         return CommitConflict(
             f"{name}: {ATTEMPTS} attempts in a row lost the race against other writers",
             hint="the table stays as it is, and the next try goes on; does another job commit without pause?",
-            code=RACES_LOST,
+            code=Code.RACES_LOST,
         )
     if row_is_locked(cause):
         return Unreachable(
             f"{name}: {ATTEMPTS} attempts to commit waited in vain for its row in the catalog's database",
             hint="end the session that holds it (pg_stat_activity lists it); the next try goes on",
-            code=ROW_LOCKED,
+            code=Code.ROW_LOCKED,
         )
     return Unreachable(
         f"{name}: {ATTEMPTS} attempts to commit failed in a row, the last with {describe(cause)}",
         hint="the table stays as it is, and the next try goes on; see the catalog's log",
-        code=COMMITS_FAIL,
+        code=Code.COMMITS_FAIL,
     )
 
 
@@ -79,7 +79,7 @@ def _landed_after_all(catalog: Catalog, table: Table, attempt: Attempt, cause: E
         return True
     if metadata.refs == table.metadata.refs and isinstance(cause, _LASTING):
         raise UnknownOutcome(
-            f"{name}: the catalog refused the commit: {describe(cause)}", code=COMMIT_REFUSED
+            f"{name}: the catalog refused the commit: {describe(cause)}", code=Code.COMMIT_REFUSED
         ) from cause
     return False
 
@@ -100,5 +100,5 @@ def _reloaded(catalog: Catalog, table: Table, cause: Exception) -> Table:
         f"{'.'.join(table.name())}: the commit failed ({describe(cause)}), and the table can't be loaded to see if it "
         f"landed ({describe(last)})",
         hint="is the catalog reachable? The next commit looks again; nothing can land twice",
-        code=OUTCOME_UNSEEN,
+        code=Code.OUTCOME_UNSEEN,
     ) from cause

@@ -27,8 +27,8 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.problems import nearest
-from calve.sink_core.error_codes.tables import BAD_TERM
 from calve.sink_core.errors import ConfigError
 
 FORMS = "column, year(ts), month(ts), day(ts), hour(ts), bucket(16, id) or truncate(4, name)"
@@ -79,7 +79,7 @@ def read_term(term: str, schema: Schema, where: str) -> Term:
         raise ConfigError(
             f"{where}: {transform} doesn't apply to {column}, a {kind}",
             hint=f"choose another column or transform; terms are {FORMS}",
-            code=BAD_TERM,
+            code=Code.BAD_TERM,
         )
     return Term(transform, source, name)
 
@@ -88,7 +88,7 @@ def _read(term: str, where: str) -> tuple[_AnyTransform, str, str]:
     """Transform, column and the partition field's name."""
     match = _TERM.fullmatch(term)
     if match is None:
-        raise ConfigError(f"{where} is no partition term", hint=f"write {FORMS}", code=BAD_TERM)
+        raise ConfigError(f"{where} is no partition term", hint=f"write {FORMS}", code=Code.BAD_TERM)
     if column := match["column"]:
         return IdentityTransform(), column, column
     function, width, column = match["function"], match["width"], match["argument"]
@@ -97,7 +97,7 @@ def _read(term: str, where: str) -> tuple[_AnyTransform, str, str]:
     if function in _SIZED and width is not None and int(width) > 0:
         transform, suffix = _SIZED[function]
         return transform(int(width)), column, f"{column}_{suffix}"
-    raise ConfigError(f"{where}: {_fault(function)}", hint=f"write {FORMS}", code=BAD_TERM)
+    raise ConfigError(f"{where}: {_fault(function)}", hint=f"write {FORMS}", code=Code.BAD_TERM)
 
 
 def _fault(function: str) -> str:
@@ -115,7 +115,7 @@ def _source_id(schema: Schema, column: str, where: str) -> int:
         raise ConfigError(
             f"{where}: unknown column {column}; {nearest(column, schema.column_names)}",
             hint="correct the column, or leave the term out",
-            code=BAD_TERM,
+            code=Code.BAD_TERM,
         ) from None
 
 
@@ -124,5 +124,5 @@ def _refuse_repeated(fields: list[PartitionField], table: str) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(
-                f"table {table}: partition_by makes {name} twice", hint="keep one of the terms", code=BAD_TERM
+                f"table {table}: partition_by makes {name} twice", hint="keep one of the terms", code=Code.BAD_TERM
             )

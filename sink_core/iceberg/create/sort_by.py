@@ -15,8 +15,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.types import DoubleType, FloatType, NestedField, StructType
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.problems import nearest
-from calve.sink_core.error_codes.tables import BAD_TERM, IDENTIFIER_FIELDS
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.iceberg.create.partition_by import read_term
 from calve.sink_core.records.columns.checked import changed_fields
@@ -37,7 +37,9 @@ def _field(order: str, schema: Schema, where: str) -> SortField:
     match = _ORDER.fullmatch(order)
     if match is None:
         raise ConfigError(
-            f"{where} is no order", hint="write a term such as `at`, `day(at) desc` or `id nulls last`", code=BAD_TERM
+            f"{where} is no order",
+            hint="write a term such as `at`, `day(at) desc` or `id nulls last`",
+            code=Code.BAD_TERM,
         )
     term = read_term(match["term"], schema, where)
     direction = SortDirection((match["direction"] or "asc").lower())
@@ -69,7 +71,7 @@ def _identifier(schema: Schema, name: str, where: str) -> int:
         raise ConfigError(
             f"{where}: unknown column {name}; {nearest(name, schema.column_names)}",
             hint="correct the column",
-            code=BAD_TERM,
+            code=Code.BAD_TERM,
         ) from None
     parts = name.split(".")
     within = [schema.find_type(".".join(parts[:depth])) for depth in range(1, len(parts))]
@@ -78,6 +80,6 @@ def _identifier(schema: Schema, name: str, where: str) -> int:
         raise ConfigError(
             f"{where}: {name} is {field.field_type}, or within a list or map: it can't tell rows apart",
             hint="name columns of plain types other than float and double, not within lists or maps",
-            code=IDENTIFIER_FIELDS,
+            code=Code.IDENTIFIER_FIELDS,
         )
     return field.field_id

@@ -20,14 +20,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.transforms import IdentityTransform
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
 from calve.sink_core.config.tables import AutoCreate
-from calve.sink_core.error_codes.tables import (
-    NO_SUCH_TABLE,
-    OTHER_FORMAT_VERSION,
-    TAKEN_FIELD,
-    UNREADABLE_NAMES,
-)
 from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
 from calve.sink_core.iceberg.changes.deleted import with_deleted
@@ -151,7 +146,7 @@ def new_table(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Ne
             raise ConfigError(
                 f"table {settings.name}: the records have a field {DELETED_COLUMN} of their own",
                 hint="set deletes: hard for the table, or leave the field out of auto_create.columns",
-                code=TAKEN_FIELD,
+                code=Code.TAKEN_FIELD,
             )
         columns = with_deleted(columns)
     if settings.kafka_column:
@@ -159,7 +154,7 @@ def new_table(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Ne
             raise ConfigError(
                 f"table {settings.name}: the records have a field {KAFKA_COLUMN} of their own",
                 hint="set kafka_column: false for the table, or leave the field out of auto_create.columns",
-                code=TAKEN_FIELD,
+                code=Code.TAKEN_FIELD,
             )
         columns = Schema(*columns.fields, kafka_field(columns.highest_field_id + 1))
     columns = with_identifiers(columns, wanted.identifier_fields or key, table=settings.name)
@@ -178,7 +173,7 @@ def missing_table(catalog: Catalog, settings: TableSettings, shown: Columns) -> 
     return ConfigError(
         f"table {settings.name} doesn't exist in catalog {catalog.name}, and its `auto_create` is not set",
         hint=f"set `auto_create: {{}}` for it, or create it:\n    {_create_statement(catalog, settings, shown)}",
-        code=NO_SUCH_TABLE,
+        code=Code.NO_SUCH_TABLE,
     )
 
 
@@ -192,13 +187,13 @@ def _columns(settings: TableSettings, wanted: AutoCreate, shown: Columns) -> Sch
     try:
         columns = schema_of(wanted.columns) if wanted.columns else shown()
     except ConfigError as error:
-        raise ConfigError(f"table {settings.name}: {error.message}", hint=error.hint, code=error.kind) from None
+        raise ConfigError(f"table {settings.name}: {error.message}", hint=error.hint, code=error.code) from None
     if refused := Taken().readable(columns.fields)[1]:
         told = "; ".join(f"{name!r}: {why}" for name, why in refused.items())
         raise ConfigError(
             f"table {settings.name}: not every reader could read the columns {told}",
             hint=_NAMES_HINT,
-            code=UNREADABLE_NAMES,
+            code=Code.UNREADABLE_NAMES,
         )
     envelope = envelope_of(settings.events, settings.op_field)
     if envelope is None:
@@ -214,7 +209,7 @@ def _properties(target_file_bytes: int, wanted: Mapping[str, object]) -> dict[st
             f"auto_create.properties: format-version is {given['format-version']}; Calve writes format version "
             f"{FORMAT_VERSION}",
             hint="leave the property out",
-            code=OTHER_FORMAT_VERSION,
+            code=Code.OTHER_FORMAT_VERSION,
         )
     return {**DEFAULT_PROPERTIES, "write.target-file-size-bytes": str(target_file_bytes), **given}
 

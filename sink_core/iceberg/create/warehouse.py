@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO, load_file_io
 
-from calve.sink_core.error_codes.catalogs import CATALOG_SETTING
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.create.tables import load_if_there
@@ -48,7 +48,7 @@ def warehouse_of(catalog: Catalog, tables: Iterable[str], *, named: bool) -> War
     raise ConfigError(
         f"catalog {catalog.name}: warehouse is {warehouse or 'not set'!r}, no place to put tables",
         hint="set `warehouse` under `catalog`, such as file:///data/warehouse or s3://bucket/warehouse",
-        code=CATALOG_SETTING,
+        code=Code.CATALOG_SETTING,
     )
 
 

@@ -29,7 +29,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
-from calve.sink_core.error_codes.tables import FOREIGN_FILES
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.iceberg.compat import OpenManifestWriter
 from calve.sink_core.iceberg.files.entries import entries_read, live_entries, read_file
@@ -198,8 +198,8 @@ def published_entries(io: FileIO, ref: ManifestRef) -> list[ManifestEntry]:
     if (found := hashlib.sha256(content).hexdigest()) != ref.sha256 or len(content) != ref.length:
         raise ProtocolError(
             f"{ref.path}: published with {ref.length} bytes of SHA-256 {ref.sha256}, found {len(content)} of {found}",
-            hint=FOREIGN_FILES.remedy,
-            code=FOREIGN_FILES,
+            hint=Code.FOREIGN_FILES.explanation.remedy,
+            code=Code.FOREIGN_FILES,
         )
     return entries_read(manifest_file(ref, _NO_SNAPSHOT), file, content)
 

@@ -20,8 +20,8 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.types import ListType, MapType, StructType
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.effective import CatalogSettings
-from calve.sink_core.error_codes.operations import NO_FIELD_IDS
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.iceberg.catalog.opening import open_io
 from calve.sink_core.iceberg.compat import batches_of
@@ -81,7 +81,7 @@ def _check_scannable(file: DataFile, schema: Schema) -> None:
                 f"{file.file_path} has no field ids, and column {schema.find_column_name(number)} holds structs: "
                 "whether one is null or empty can't be told",
                 hint="have Spark's rewrite_data_files write the file again; then start this again",
-                code=NO_FIELD_IDS,
+                code=Code.NO_FIELD_IDS,
             )
 
 

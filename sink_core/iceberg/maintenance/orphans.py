@@ -24,7 +24,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
-from calve.sink_core.error_codes.catalogs import NO_LISTING
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import CalveError, ConfigError
 from calve.sink_core.iceberg.catalog.opening import unreachable_as_ours
 from calve.sink_core.iceberg.create.tables import load_if_there
@@ -166,7 +166,7 @@ def _listing(io: FileIO, location: str) -> Iterator[Listed]:
         raise ConfigError(
             f"files below {location} can't be listed: {type(io).__name__} has no listing",
             hint="leave py-io-impl out, or set it to pyiceberg's PyArrowFileIO or FsspecFileIO",
-            code=NO_LISTING,
+            code=Code.NO_LISTING,
         )
 
 

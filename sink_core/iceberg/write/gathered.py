@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata
 
-from calve.sink_core.error_codes.tables import FOREIGN_COLUMNS
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.records.columns.arrow import arrow_schema, conform
 from calve.sink_core.tables.budget import Budget, Gathers
@@ -53,7 +53,7 @@ class Gathered:
             raise TableUnusable(
                 f"table at {self._location}: requires {', '.join(lacking)}, which Calve does not write",
                 hint="make the columns optional, or drop them",
-                code=FOREIGN_COLUMNS,
+                code=Code.FOREIGN_COLUMNS,
             )
         columns = [rows.column(f.name) if f.name in known else pa.nulls(len(rows), f.type) for f in self.schema]
         try:
@@ -62,5 +62,5 @@ class Gathered:
             raise TableUnusable(
                 f"table at {self._location}: {error}",
                 hint="give the column the type Calve writes",
-                code=FOREIGN_COLUMNS,
+                code=Code.FOREIGN_COLUMNS,
             ) from error

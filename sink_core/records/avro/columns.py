@@ -42,7 +42,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.avro.schema import Node, WriterSchema, logical, shown
 from calve.sink_core.records.columns.budget import MOST_FIXED, FieldIds
@@ -78,7 +78,7 @@ def avro_columns(schema: WriterSchema, unfit: Unfit = IN_A_NEW_TABLE) -> Columns
         raise ConfigError(
             f"{schema.name} is {shown(schema.resolved(schema.root))}; columns can only be made of a record",
             hint="name the columns under auto_create.columns",
-            code=NO_RECORD,
+            code=Code.NO_RECORD,
         )
     columns = _Columns(schema, FieldIds(schema.name), unfit)
     return of_fields(schema.name, columns.fields(record, "", ()), unfit)
@@ -155,5 +155,5 @@ class _Columns:
         return ConfigError(
             f"{self.schema.name}: field {path} {why}",
             hint=f"name the columns under auto_create.columns with the type {path} is to have, or without it",
-            code=NO_COLUMN_TYPE,
+            code=Code.NO_COLUMN_TYPE,
         )

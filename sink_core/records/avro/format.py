@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.reading import SchemaFile, ValueSettings
-from calve.sink_core.error_codes.records import SCHEMA_FILE
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.avro.columns import avro_columns
 from calve.sink_core.records.avro.decoder import AvroDecoder, OneSchema
@@ -54,5 +54,5 @@ def fixed_schema(file: SchemaFile) -> WriterSchema:
         return writer_schema(file.path, file.text)
     except ValueError as error:
         raise ConfigError(
-            f"{file.setting}: {file.path}: {error}", hint="correct the schema file", code=SCHEMA_FILE
+            f"{file.setting}: {file.path}: {error}", hint="correct the schema file", code=Code.SCHEMA_FILE
         ) from None

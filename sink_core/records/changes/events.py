@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StructType
 
-from calve.sink_core.error_codes.records import NO_SAMPLE, TRUNCATED
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import BadRecord, ConfigError
 from calve.sink_core.records.changes.kafka_key import KEY, key_parts, keyless
 from calve.sink_core.records.changes.rows import NO_ORDER
@@ -147,7 +147,7 @@ class Events:
             raise BadRecord(
                 f"{self._table}: the source table was truncated, and on_truncate is stop; nothing was published",
                 hint="set on_truncate: ignore to leave truncates out, and delete the rows by hand if they are to go",
-                code=TRUNCATED,
+                code=Code.TRUNCATED,
             )
         changes, left_out = said.comes | said.goes, said.left_out | said.truncates
         for row in np.flatnonzero(~changes & ~left_out).tolist():
@@ -279,7 +279,7 @@ def columns_under(events: Schema, names: Sequence[str], *, table: str) -> Schema
     raise ConfigError(
         f"table {table}: the records show no columns: they have no object under {' or '.join(names)}",
         hint="name the columns under auto_create.columns, or correct envelope or the topic: are these change events?",
-        code=NO_SAMPLE,
+        code=Code.NO_SAMPLE,
     )
 
 

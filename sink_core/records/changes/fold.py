@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calve.sink_core.error_codes.records import KEY_IN_TWO_PARTITIONS, KEY_MOVED
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.records.changes.rows import DELETES, OFFSET, SOURCE, source_of
 
@@ -95,7 +95,7 @@ def check_unmoved(last: pa.Table, key: Sequence[int], existing: pa.Table, *, tab
         f"{len(moved) - 1:,} other keys moved: which change is the last can't be told; nothing was published",
         hint="have producers send all changes of a key to one partition, or set order_by; if what comes now is newer, "
         "as after partitions were added to a topic that was read to its end, set on_moved_key: ignore",
-        code=KEY_MOVED,
+        code=Code.KEY_MOVED,
     )
 
 
@@ -131,7 +131,7 @@ def _two_sources(apart: pa.Table, names: Sequence[str], table: str, topics: Sequ
         "nothing was published",
         hint="have producers send all changes of a key to one partition, or set order_by; name as key what tells "
         "rows apart",
-        code=KEY_IN_TWO_PARTITIONS,
+        code=Code.KEY_IN_TWO_PARTITIONS,
     )
 
 

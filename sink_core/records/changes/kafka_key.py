@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
-from calve.sink_core.error_codes.records import KAFKA_KEY
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError, TableUnusable
 from calve.sink_core.records.changes.keys import NO_KEY
 from calve.sink_core.records.columns.type_text import parse_type, type_text
@@ -48,7 +48,7 @@ def with_key(columns: Schema, key: Schema, *, stated: bool, table: str) -> Schem
                 f"table {table}: auto_create.columns.{field.name} is {type_text(field.field_type)}, and that of the "
                 f"Kafka key {type_text(own[field.name])}",
                 hint="leave the column out, or correct source.key.as",
-                code=KAFKA_KEY,
+                code=Code.KAFKA_KEY,
             )
     first = columns.highest_field_id + 1
     fields = [field.model_copy(update={"field_id": first + at}) for at, field in enumerate(key.fields)]
@@ -64,7 +64,7 @@ def check_key_types(schema: Schema, key: Sequence[int], as_type: str, *, table: 
                 f"{table}: key {field.name} is {type_text(field.field_type)}, and Kafka keys are read as "
                 f"{type_text(given.field_type)}",
                 hint="read them as what the column is: source.key.as, or type: string and bytes for text and binary",
-                code=KAFKA_KEY,
+                code=Code.KAFKA_KEY,
             )
 
 

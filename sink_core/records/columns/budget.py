@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from calve.sink_core.error_codes.records import SCHEMA_TOO_LARGE
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 
 MOST_CHARACTERS = 4 * 1024**2
@@ -32,7 +32,7 @@ class BeyondBudget(ConfigError):
     """A schema costs more than one may."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, hint="name the columns under auto_create.columns", code=SCHEMA_TOO_LARGE)
+        super().__init__(message, hint="name the columns under auto_create.columns", code=Code.SCHEMA_TOO_LARGE)
 
 
 @dataclass(slots=True)

@@ -11,9 +11,8 @@ from pydantic import Field
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.problems import nearest
-from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
-from calve.sink_core.error_codes.tables import BAD_TERM
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.budget import BeyondBudget
 from calve.sink_core.records.columns.column_names import ANY_COLUMN, ColumnRule, Taken
@@ -29,7 +28,7 @@ class WithinItself(ConfigError):
     """A field is `of` a type that it is within."""
 
     def __init__(self, message: str, *, hint: str, of: str) -> None:
-        super().__init__(message, hint=hint, code=NO_COLUMN_TYPE)
+        super().__init__(message, hint=hint, code=Code.NO_COLUMN_TYPE)
         self.of = of
 
 
@@ -70,7 +69,7 @@ def of_fields(
         raise ConfigError(
             f"{name} has no field a column could hold{why}",
             hint="name the columns under auto_create.columns",
-            code=NO_RECORD,
+            code=Code.NO_RECORD,
         )
     return Columns(*columns, left_out=(*refused, *unfit.paths))
 
@@ -103,6 +102,6 @@ def with_comments(schema: Schema, comments: Mapping[str, str], *, table: str) ->
             raise ConfigError(
                 f"table {table}: comments {name!r}: unknown column; {nearest(name, named)}",
                 hint="correct the column",
-                code=BAD_TERM,
+                code=Code.BAD_TERM,
             )
     return Schema(*fields, identifier_field_ids=schema.identifier_field_ids)

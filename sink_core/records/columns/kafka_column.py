@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType, TimestamptzType
 
-from calve.sink_core.error_codes.tables import FOREIGN_COLUMNS
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.records.columns.type_text import type_text
 
@@ -66,7 +66,7 @@ def has_kafka_column(schema: Schema, *, table: str) -> bool:
             f"{table}: column {KAFKA_COLUMN} is {type_text(field.field_type)}, Calve's is "
             f"{type_text(kafka_field(1).field_type)}",
             hint=f"rename the column, and add one named {KAFKA_COLUMN} of that type if you want it",
-            code=FOREIGN_COLUMNS,
+            code=Code.FOREIGN_COLUMNS,
         )
     return True
 

@@ -39,8 +39,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.problems import nearest
-from calve.sink_core.error_codes.tables import NO_TYPE
 from calve.sink_core.errors import ConfigError
 
 FORMS = "long, decimal(10,2), timestamptz, list<string>, map<string, long>, struct<a: int, b: string>"
@@ -151,7 +151,7 @@ def _tokens(text: str) -> list[str] | None:
 
 def _not_a_type(column: str, text: str, why: str) -> ConfigError:
     return ConfigError(
-        f"column {column}: {text!r} is not a type: {why}", hint=f"write one such as {FORMS}", code=NO_TYPE
+        f"column {column}: {text!r} is not a type: {why}", hint=f"write one such as {FORMS}", code=Code.NO_TYPE
     )
 
 

@@ -40,7 +40,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_SAMPLE
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.checked import IN_A_NEW_TABLE, Columns, Unfit, of_fields
 from calve.sink_core.records.columns.type_text import DECIMAL_DIGITS
@@ -69,7 +69,7 @@ def connect_columns(kind: ConnectType | None, unfit: Unfit = IN_A_NEW_TABLE) -> 
         raise ConfigError(
             "no record of the sample is an envelope whose schema is a struct with fields",
             hint="name the columns under auto_create.columns, or begin when the topic has records",
-            code=NO_SAMPLE,
+            code=Code.NO_SAMPLE,
         )
     return of_fields("the envelope's schema", fields, unfit)
 
@@ -123,5 +123,5 @@ def _refused(path: str, why: str) -> ConfigError:
     return ConfigError(
         f"field {path} {why}",
         hint=f"name the columns under auto_create.columns with the type {path} is to have, or without it",
-        code=NO_COLUMN_TYPE,
+        code=Code.NO_COLUMN_TYPE,
     )

@@ -15,10 +15,10 @@ import httpx2
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.error_text import describe
 from calve.sink_core.config.reading import RegistrySettings
 from calve.sink_core.config.references import resolve, without_user_info
-from calve.sink_core.error_codes.records import NO_SAMPLE, REGISTRY_DOWN, REGISTRY_REFUSES, REGISTRY_SETTING
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.records.columns.budget import MOST_CHARACTERS, MOST_LEVELS, MOST_REFERENCES
 from calve.sink_core.records.decode.framing import Framing, Named
@@ -120,7 +120,7 @@ def newest(schemas: Framing[S], values: Iterable[bytes]) -> S:
     raise ConfigError(
         f"no record of the sample has a schema that can be read: {reason}",
         hint="name the columns under auto_create.columns, or begin when the topic has records",
-        code=NO_SAMPLE,
+        code=Code.NO_SAMPLE,
     )
 
 
@@ -225,7 +225,7 @@ def _open(settings: RegistrySettings) -> SchemaRegistryClient:
         raise ConfigError(
             f"registry {settings.name}: {describe(error)}",
             hint=f"correct registry.{settings.name} in connections.yaml",
-            code=REGISTRY_SETTING,
+            code=Code.REGISTRY_SETTING,
         ) from None
 
 
@@ -243,16 +243,16 @@ def _as_ours(settings: RegistrySettings, doing: str) -> Generator[None]:
         message = f"{where}: answered {status}: {describe(error)}"
         if status >= 500 or status in _MEANS_LATER:
             raise Unreachable(
-                message, hint="see the registry's log, and run again once it is well", code=REGISTRY_DOWN
+                message, hint="see the registry's log, and run again once it is well", code=Code.REGISTRY_DOWN
             ) from None
-        raise ConfigError(message, hint=f"{check}: url and credentials", code=REGISTRY_REFUSES) from None
+        raise ConfigError(message, hint=f"{check}: url and credentials", code=Code.REGISTRY_REFUSES) from None
     except (httpx2.TransportError, OAuthTokenError) as error:
         raise Unreachable(
             f"{where}: no answer: {describe(error)}",
             hint=f"see whether it runs; {check}: url and ssl.ca.location",
-            code=REGISTRY_DOWN,
+            code=Code.REGISTRY_DOWN,
         ) from None
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
         raise ConfigError(
-            f"{where}: not a registry's answer: {describe(error)}", hint=f"{check}: url", code=REGISTRY_REFUSES
+            f"{where}: not a registry's answer: {describe(error)}", hint=f"{check}: url", code=Code.REGISTRY_REFUSES
         ) from None

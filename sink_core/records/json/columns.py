@@ -52,7 +52,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from calve.sink_core.error_codes.records import NO_SAMPLE, TWO_KINDS
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.checked import of_fields
 from calve.sink_core.records.decode.python_json import NOT_FINITE, is_too_deep
@@ -95,7 +95,7 @@ def infer_schema(values: Iterable[bytes]) -> Schema:
         raise ConfigError(
             "no record of the sample is a JSON object, so no column can be inferred",
             hint="name the columns under auto_create.columns, or begin when the topic has records",
-            code=NO_SAMPLE,
+            code=Code.NO_SAMPLE,
         )
     root = Seen()
     for record in records:
@@ -226,7 +226,7 @@ class _Columns:
                 f"field {path} holds {' and '.join(_plural(kind) for kind in sorted(kinds))} in the sample",
                 hint=f"name the columns under auto_create.columns with the type {path} is to have, or without it; "
                 "records that don't fit become dead letters",
-                code=TWO_KINDS,
+                code=Code.TWO_KINDS,
             )
         return kinds[0] if kinds else None
 

@@ -39,7 +39,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.budget import FieldIds
 from calve.sink_core.records.columns.checked import Columns, of_fields
@@ -69,7 +69,7 @@ def json_schema_columns(schema: JsonSchema) -> Columns:
         raise ConfigError(
             f"{schema.name} has no properties; columns can only be made of an object's",
             hint="name the columns under auto_create.columns",
-            code=NO_RECORD,
+            code=Code.NO_RECORD,
         )
     return of_fields(schema.name, columns.fields(found, "", 0))
 
@@ -179,7 +179,7 @@ class _Columns:
         return ConfigError(
             f"{self.schema.name}: {f'field {path}' if path else 'the schema'} {why}",
             hint=f"name the columns under auto_create.columns with the type {path or 'each'} is to have, or without it",
-            code=NO_COLUMN_TYPE,
+            code=Code.NO_COLUMN_TYPE,
         )
 
 

@@ -24,7 +24,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from calve.sink_core.error_codes.records import PROTOC
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import RetriableError
 from calve.sink_core.packed import Int64s, Packed
 from calve.sink_core.records.columns.budget import COMPILE_BYTES, COMPILE_CPU_S
@@ -179,7 +179,7 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> bytes | str
         )
         if -done.returncode in _BY_OTHERS:
             raise RetriableError(
-                f"protoc was ended by signal {-done.returncode}", hint="see whether memory is short", code=PROTOC
+                f"protoc was ended by signal {-done.returncode}", hint="see whether memory is short", code=Code.PROTOC
             )
         if done.returncode < 0:
             most = f"{COMPILE_CPU_S} s and {COMPILE_BYTES:,} bytes of memory"

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import duckdb
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.error_text import first_line
-from calve.sink_core.error_codes.records import UNUSABLE_SQL
 from calve.sink_core.errors import ConfigError
 
 ROW = "calve:row"
@@ -59,7 +59,7 @@ def bind(connection: duckdb.DuckDBPyConnection, text: str, *, table: str) -> Non
 
 
 def _wrong(table: str, message: str, hint: str) -> ConfigError:
-    return ConfigError(f"{table}: transform: {message}", hint=hint, code=UNUSABLE_SQL)
+    return ConfigError(f"{table}: transform: {message}", hint=hint, code=Code.UNUSABLE_SQL)
 
 
 def _shape(statements: list[dict[str, Any]]) -> str | None:

@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.error_text import first_line, of_record
 from calve.sink_core.config.tables import Transform
-from calve.sink_core.error_codes.records import TRANSFORM_ROWS, UNUSABLE_SQL
 from calve.sink_core.errors import ConfigError, ProtocolError, TableUnusable
 from calve.sink_core.records.columns.arrow import arrow_schema, missing
 from calve.sink_core.records.columns.kafka_column import KAFKA_COLUMN, RAW_KEY, kafka_type
@@ -56,7 +56,7 @@ class Transforming:
             raise ConfigError(
                 f"{table}: transform: SQL can't tell {' from '.join(twins)}, which differ in case only",
                 hint="name the one that is to be read, and no other like it, under transform.columns",
-                code=UNUSABLE_SQL,
+                code=Code.UNUSABLE_SQL,
             )
         self._check(arrow_schema(read))
 
@@ -79,7 +79,7 @@ class Transforming:
             fitted(self._connection.sql(self._query).to_arrow_table(), self._schema)
         except pa.ArrowTypeError as error:
             raise ConfigError(
-                f"{self._table}: transform: {error}", hint="correct transform.select", code=UNUSABLE_SQL
+                f"{self._table}: transform: {error}", hint="correct transform.select", code=Code.UNUSABLE_SQL
             ) from None
         relation = self._connection.sql(self._query)
         given = relation.columns
@@ -88,14 +88,14 @@ class Transforming:
                 raise ConfigError(
                     f"{self._table}: transform: {name} is {kind}, and no column has a time's zone",
                     hint="cast it to TIME in transform.select",
-                    code=UNUSABLE_SQL,
+                    code=Code.UNUSABLE_SQL,
                 )
         lacking = [field.name for field in self._schema if not field.nullable and field.name not in given[1:]]
         if lacking:
             raise ConfigError(
                 f"{self._table}: transform: the table requires {lacking[0]}, which select doesn't give",
                 hint="add it to transform.select",
-                code=UNUSABLE_SQL,
+                code=Code.UNUSABLE_SQL,
             )
 
     def _rows(self, record: pa.Table) -> tuple[pa.RecordBatch, list[int], dict[int, Exception]]:
@@ -112,7 +112,7 @@ class Transforming:
             raise TableUnusable(
                 f"{self._table}: transform: {first_line(error)}",
                 hint="correct transform.select, or the table; then run again",
-                code=UNUSABLE_SQL,
+                code=Code.UNUSABLE_SQL,
             ) from None
 
     def _run(self, record: pa.Table) -> tuple[pa.RecordBatch, list[int]]:
@@ -123,7 +123,7 @@ class Transforming:
             raise ProtocolError(
                 f"{self._table}: transform gave rows {numbers[:20]}, each record must give one",
                 hint="use expressions of the record's own columns under transform.select",
-                code=TRANSFORM_ROWS,
+                code=Code.TRANSFORM_ROWS,
             )
         rows = fitted(found, self._schema)
         for column, field in zip(rows.columns, self._schema, strict=True):

@@ -6,9 +6,9 @@ import os
 import tempfile
 from pathlib import Path
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
 from calve.sink_core.control.checking.checklist import Note
-from calve.sink_core.error_codes.hudi import NO_LOCAL_WAREHOUSE
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.hudi.files.place import place_of, warehouse_of
 from calve.sink_core.hudi.files.read import has_reader
@@ -37,7 +37,7 @@ def warehouse(pipeline: SinkPipeline) -> str | Note:
         raise ConfigError(
             f"hudi.warehouse: {folder} can't be used: {error}",
             hint="name a folder that this user may write to, on a file system with hard links",
-            code=NO_LOCAL_WAREHOUSE,
+            code=Code.NO_LOCAL_WAREHOUSE,
         ) from None
     if has_reader():
         return f"{folder} can be written"

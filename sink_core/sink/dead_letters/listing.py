@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.references import HIDDEN, names_a_secret
-from calve.sink_core.error_codes.files import NOT_RUN_YET
 from calve.sink_core.errors import TableUnusable, printable
 from calve.sink_core.iceberg.create.tables import load_if_there
 from calve.sink_core.iceberg.read.rows import rows_where
@@ -73,7 +73,7 @@ def letters(session: Session, *, limit: int, topic: str | None = None, since_ms:
     table = load_if_there(session.catalog, name)
     if table is None:
         raise TableUnusable(
-            f"{name}: there is no such table", hint="the first run creates it: calve run FILE", code=NOT_RUN_YET
+            f"{name}: there is no such table", hint="the first run creates it: calve run FILE", code=Code.NOT_RUN_YET
         )
     of_topic = {} if topic is None else {"topic": topic}
     since = {} if since_ms is None else {"timestamp": since_ms * 1000}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from calve.sink_core.error_codes.operations import DELETE_FILES, FILES_GONE, LETTER_TWICE, LETTERS_ROLLED_BACK
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
 from calve.sink_core.iceberg.examine.table import has_delete_files
@@ -64,7 +64,7 @@ def plan_letters(
         raise TableUnusable(
             f"{name}: has delete files: which dead letters are left can't be told by its data files alone",
             hint="have Spark's rewrite_data_files merge them (delete-file-threshold 1); then run again",
-            code=DELETE_FILES,
+            code=Code.DELETE_FILES,
         )
     places, files = _places(letters, name, by_partition(wanted) if wanted else None, tried)
 
@@ -105,14 +105,14 @@ def _places(
         raise TableUnusable(
             f"{name}: can't be read as a whole: {evidence.violations[0].message}",
             hint="calve verify FILE names more",
-            code=FILES_GONE,
+            code=Code.FILES_GONE,
         )
     twice = [each for at, offsets in sorted(all_of.twice.items()) for each in shown(at, offsets)]
     if twice:
         raise TableUnusable(
             f"{name}: {twice[0]} is there more than once: a replay would put it into the tables as often",
             hint="somebody has added it again; delete one of them by hand",
-            code=LETTER_TWICE,
+            code=Code.LETTER_TWICE,
         )
     return found, files
 
@@ -122,7 +122,7 @@ def _holds(session: Session, table: LoadedTable, name: str, offsets: Offsets) ->
         raise TableUnusable(
             f"{name}: has no column {KAFKA_COLUMN}: whether it has dead letters that were moved before can't be told",
             hint="the dead letters were rolled back after a replay; leave these ranges out",
-            code=LETTERS_ROLLED_BACK,
+            code=Code.LETTERS_ROLLED_BACK,
         )
     seen = places_in(session, name, [KAFKA_COLUMN], struct=KAFKA_COLUMN)
     return {at: wanted & seen.get(at, NONE) for at, wanted in offsets.items()}

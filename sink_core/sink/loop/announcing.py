@@ -17,8 +17,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import BatchAbandoned
-from calve.sink_core.error_codes.hudi import CLOCKS_APART
 from calve.sink_core.errors import Unreachable
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.tables.instants import MOST_AHEAD_S, Chain, next_instant
@@ -59,7 +59,7 @@ def announce(session: Session, batch_id: str, predecessor: str, chain: Chain) ->
             f"the broker's clock is {ahead_s:,.0f} s ahead of this machine's; at most {MOST_AHEAD_S} s may be for Hudi "
             "tables",
             hint="set the clocks of both machines by NTP; the next run goes on once they agree",
-            code=CLOCKS_APART,
+            code=Code.CLOCKS_APART,
         )
     at_ms = started.broker_time_ms if started.broker_time_ms >= 0 else now_ms
     return Announced(started.broker_time_ms, next_instant(log.state.instant_ms, at_ms, chain))

@@ -13,12 +13,11 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control import checks
 from calve.sink_core.control.decision import Decision, Verdict
 from calve.sink_core.control.shares import Limits
 from calve.sink_core.control.starting import start_offsets
-from calve.sink_core.error_codes.files import UNREAD_TOPICS
-from calve.sink_core.error_codes.kafka import EDITED_POSITIONS, FOREIGN_POSITIONS, GROUP_IN_USE
 from calve.sink_core.errors import ConfigError, ProtocolError, Unreachable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.finding import Finding
@@ -244,7 +243,7 @@ class Planner:
         if len(ids) > 1:
             named = ", ".join(sorted(ids)[:3])
             raise ProtocolError(
-                f"the positions carry {len(ids)} batch ids ({named}), expected one", code=EDITED_POSITIONS
+                f"the positions carry {len(ids)} batch ids ({named}), expected one", code=Code.EDITED_POSITIONS
             )
         if ids:
             return ids.pop()
@@ -255,7 +254,7 @@ class Planner:
                 "is read any more",
                 hint=f"have source.topics or source.topics_regex take {min(unread)} as well until a batch with the new "
                 "topics is published, or give the new topics a pipeline of their own",
-                code=UNREAD_TOPICS,
+                code=Code.UNREAD_TOPICS,
             )
         return state.last_batch_id or ""
 
@@ -300,7 +299,7 @@ class Planner:
             raise ProtocolError(
                 f"group {session.pipeline.group}: {decision.why}",
                 hint="the group belongs to Calve alone: delete its offsets if nothing else needs them, then run again",
-                code=FOREIGN_POSITIONS,
+                code=Code.FOREIGN_POSITIONS,
             )
         session.log.refresh_to_end()
         session.check_bound()
@@ -350,7 +349,9 @@ class Planner:
             if last is None:
                 return found
         self._stop_on(last)
-        raise ProtocolError(f"group {session.pipeline.group} changes faster than it can be read", code=GROUP_IN_USE)
+        raise ProtocolError(
+            f"group {session.pipeline.group} changes faster than it can be read", code=Code.GROUP_IN_USE
+        )
 
     def _positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Position]:
         """The positions as they are.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.sink_pipeline import SinkPipeline, TableSettings
 from calve.sink_core.counts import PartitionCounts
-from calve.sink_core.error_codes.records import TOO_MANY_BAD
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.format.table import iceberg
@@ -168,5 +168,5 @@ def _check_share(pipeline: SinkPipeline, counts: Iterable[PartitionCounts], firs
             f"dead_letters.stop_above allows ({limit:.2%}); nothing was published; the first: {min(first_bad)}",
             hint="correct the producer or the tables; to set them aside all the same raise dead_letters.stop_above, or "
             "leave it out",
-            code=TOO_MANY_BAD,
+            code=Code.TOO_MANY_BAD,
         )

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.table_maintenance import Compact, Manifests
 from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
-from calve.sink_core.error_codes.tables import PROCEDURE
 from calve.sink_core.errors import RetriableError
 from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.maintenance.compaction import (
@@ -91,7 +91,7 @@ def _rewrite(
         raise RetriableError(
             f"{name}: {failed:,} files could not be rewritten, {files:,} were",
             hint="they stay as they are, and the next run tries again; Spark's log says why",
-            code=PROCEDURE,
+            code=Code.PROCEDURE,
         )
     return f"{files:,} files into {into:,}, in {len(chosen):,} partitions"
 

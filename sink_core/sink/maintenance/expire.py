@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.table_maintenance import Expire
 from calve.sink_core.control.maintenance_report import MaintenanceReport, TaskOutcome
-from calve.sink_core.error_codes.tables import BRANCH_RETENTION
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.iceberg.handles import Table
 from calve.sink_core.iceberg.maintenance.expiry import drop_left_behind, plan_expiry
@@ -47,7 +47,7 @@ def expire(work: Work, settings: Expire) -> MaintenanceReport:
                 f"{name}: a branch keeps snapshots by rules of its own, and some above the tag {', '.join(plan.cut)} "
                 f"would be expired",
                 hint="take max-snapshot-age-ms and min-snapshots-to-keep off the branch (ALTER TABLE … REPLACE BRANCH)",
-                code=BRANCH_RETENTION,
+                code=Code.BRANCH_RETENTION,
             )
         if work.dry_run:
             return TaskOutcome(TASK, name, f"{len(plan.going):,} snapshots would be expired", False, before, before)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.maintenance import bound_for, run_log_task
 from calve.sink_core.control.maintenance_report import MaintenanceReport, OnProgress
-from calve.sink_core.error_codes.files import NO_SUCH_NAME
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.sink.loop.session import Session
 from calve.sink_core.sink.maintenance import of_formats
@@ -50,7 +50,9 @@ def run_task(
         case "orphans":
             return _both(remove_orphans(work, settings.orphans), of_formats.remove_orphans(work, settings.orphans))
         case _:
-            raise ConfigError(f"no maintenance task {task}", hint="calve maintain --help lists them", code=NO_SUCH_NAME)
+            raise ConfigError(
+                f"no maintenance task {task}", hint="calve maintain --help lists them", code=Code.NO_SUCH_NAME
+            )
 
 
 def _both(one: MaintenanceReport, other: MaintenanceReport) -> MaintenanceReport:

@@ -8,9 +8,9 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.table_formats import ICEBERG
 from calve.sink_core.control.maintenance_report import MaintenanceReport, OnProgress, TaskOutcome
-from calve.sink_core.error_codes.operations import TOO_MANY_FILES
 from calve.sink_core.errors import CalveError, RetriableError
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile, unreachable_as_ours
 from calve.sink_core.iceberg.create.tables import load_if_there
@@ -133,7 +133,7 @@ def _answer(name: str, future: Future[T]) -> T | CalveError:
         return RetriableError(
             f"{name}: its files could not be listed in the time that maintenance.max_duration leaves for it",
             hint="raise maintenance.max_duration",
-            code=TOO_MANY_FILES,
+            code=Code.TOO_MANY_FILES,
         )
     try:
         return future.result()

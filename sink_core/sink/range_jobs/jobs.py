@@ -24,11 +24,10 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.control.rounds import OnProgress, Progress
 from calve.sink_core.counts import PartitionCounts
-from calve.sink_core.error_codes.operations import NOT_FROM_KAFKA, NOT_REPLACED, REWRITTEN
-from calve.sink_core.error_codes.records import CHANGES_READ_AGAIN
 from calve.sink_core.errors import CommitConflict, FindingError, TableUnusable
 from calve.sink_core.failpoints import reach
 from calve.sink_core.iceberg.catalog.opening import dropped_meanwhile
@@ -185,7 +184,7 @@ class RangeJobs:
             f"{table}: range job {report.batch_id} was dropped, as {REPLAYS - 1} before it: others rewrote the files "
             "that it was to replace, before its commit",
             hint="nothing was changed; start the replay again when compaction and other rewrites are over",
-            code=REWRITTEN,
+            code=Code.REWRITTEN,
         )
 
     def preview(self, table: str, wanted: Wanted) -> RangePreview:
@@ -216,13 +215,13 @@ class RangeJobs:
             raise TableUnusable(
                 f"{table}: its rows are not in Kafka, they can't be read again",
                 hint="choose `recommit`, which takes its files in again",
-                code=NOT_FROM_KAFKA,
+                code=Code.NOT_FROM_KAFKA,
             )
         if table in pipeline.changing:
             raise TableUnusable(
                 f"{table}: takes row changes, and records read again would be put over newer ones",
                 hint="of a table that was rolled back put main back to the tagged snapshot, or choose `accept`",
-                code=CHANGES_READ_AGAIN,
+                code=Code.CHANGES_READ_AGAIN,
             )
 
     def _job(self, table: str, make: Callable[[Position, CommitState], Planned | str]) -> RangeReport:
@@ -316,7 +315,7 @@ class RangeJobs:
             raise TableUnusable(
                 f"{table}: its rows can't be replaced: that is for tables in Iceberg's format",
                 hint="replay other tables; to read all of this one again drop it, and choose `refill`",
-                code=NOT_REPLACED,
+                code=Code.NOT_REPLACED,
             )
         check_replaceable(session, found.table, table)
         check_not_compacted(session, ranges)

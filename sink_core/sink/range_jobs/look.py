@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.decision import Decision
 from calve.sink_core.control.events import Event, Logged
-from calve.sink_core.error_codes.operations import FILES_GONE, GONE_FROM_KAFKA
 from calve.sink_core.errors import TableUnusable, Unreachable
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import log_starts
@@ -103,7 +103,7 @@ def check_readable(session: Session, ranges: Sequence[OffsetRange], topic_ids: d
             "be read again",
             hint="nothing was written; for a table that was added set `history: none`, for a finding choose `accept`, "
             "or `recommit` if the files are still there; of a replay leave these ranges out",
-            code=GONE_FROM_KAFKA,
+            code=Code.GONE_FROM_KAFKA,
         )
 
 
@@ -136,5 +136,5 @@ def _rows(
         raise TableUnusable(
             f"{name}: can't be read as a whole: {why[0] if why else 'no reader for its format'}",
             hint=f"calve verify {session.pipeline.path}",
-            code=FILES_GONE,
+            code=Code.FILES_GONE,
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from calve.sink_core.error_codes.operations import LEDGER_ROW, OTHER_TOPIC, UNKNOWN_LOSS
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.offset_sets import of_range
 from calve.sink_core.offsets import TopicPartition, after
@@ -53,7 +53,7 @@ def losses(view: TableView, state: CommitState) -> Losses:
         raise TableUnusable(
             f"{view.table}: what the head holds of this pipeline can't be known: its older snapshots were expired",
             hint=_HINT,
-            code=UNKNOWN_LOSS,
+            code=Code.UNKNOWN_LOSS,
         )
     own = [own.stored_offset for own in view.counted(view.snapshots.values())]
     trimmed = base.stored_offset < state.log_start
@@ -62,7 +62,7 @@ def losses(view: TableView, state: CommitState) -> Losses:
             f"{view.table}: the head has the events below control offset {base.stored_offset}, and the log begins at "
             f"{state.log_start}: which batches lie between can't be known",
             hint=_HINT,
-            code=UNKNOWN_LOSS,
+            code=Code.UNKNOWN_LOSS,
         )
     written = [logged for logged in state.written.get(view.table, []) if logged.offset < state.limit]
     others = [after(logged.offset) for logged in written if logged.event.table_uuid != view.uuid]
@@ -109,7 +109,7 @@ def lost_offsets(found: Losses, rows: Iterable[LedgerRow], state: CommitState) -
         raise TableUnusable(
             f"{found.table}: the ledger has no row of batch {unknown[0]}, which the table lost",
             hint=_HINT,
-            code=LEDGER_ROW,
+            code=Code.LEDGER_ROW,
         )
     left = {at: offsets - kept.get(at, BitMap64()) for at, offsets in lost.items()}
     for at, offsets in late.items():
@@ -139,7 +139,7 @@ def _created_again(table: str, lost: str) -> TableUnusable:
     return TableUnusable(
         f"{table}: {lost} was read from a topic that has been created again: its records can't be read any more",
         hint=_HINT,
-        code=OTHER_TOPIC,
+        code=Code.OTHER_TOPIC,
     )
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.sink_pipeline import TableSettings
-from calve.sink_core.error_codes.files import HISTORY_UNSET
-from calve.sink_core.error_codes.operations import OTHER_TOPIC
 from calve.sink_core.errors import ConfigError, TableUnusable
 from calve.sink_core.offset_sets import by_partition
 from calve.sink_core.offsets import OffsetRange, TopicPartition
@@ -35,7 +34,7 @@ def check_stated(tables: Iterable[TableSettings], state: CommitState) -> None:
                 f"table {table.name} was added to a pipeline that has published {state.published:,} batches, and "
                 "its `history` is not set",
                 hint="set `history: replay` to read these again for it, or `history: none` to begin now",
-                code=HISTORY_UNSET,
+                code=Code.HISTORY_UNSET,
             )
 
 
@@ -55,7 +54,7 @@ def check_new(tables: Iterable[TableSettings], state: CommitState, read: Callabl
                 f"table {table.name} is new, and records of topic {before[0]} were published before",
                 hint="set `history: none` for its entry to begin now, or give it an entry of its own with "
                 "`history: replay`",
-                code=HISTORY_UNSET,
+                code=Code.HISTORY_UNSET,
             )
 
 
@@ -74,7 +73,7 @@ def missing(table: str, rows: Iterable[LedgerRow], state: CommitState, *, max_of
                 f"{table}: {row.shown} was read from a topic that has been created again: its records can't be read "
                 "any more",
                 hint="set `history: none` for the table",
-                code=OTHER_TOPIC,
+                code=Code.OTHER_TOPIC,
             )
         if table not in row.written and not read:
             batches.setdefault(row.batch_id, []).append(OffsetRange(*row.at, row.start, row.end))

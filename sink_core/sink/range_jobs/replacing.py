@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from calve.sink_core.error_codes.operations import (
-    COLUMN_OF_SPEC,
-    COMPACTED,
-    DELETE_FILES,
-    FED_BY_OTHERS,
-    NO_KAFKA_COLUMN,
-    OTHER_RANGE_JOB,
-)
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import RetriableError, TableUnusable
 from calve.sink_core.iceberg.examine.table import feeding_pipelines, has_delete_files
 from calve.sink_core.iceberg.handles import Table
@@ -54,7 +47,7 @@ def ranges_to_replace(
     # Of a batch the ledger tells that the table lacks it; of a range job nothing does.
     if any((logged.event.batch_id, view.table) in state.range_jobs for logged in pending):
         raise RetriableError(
-            f"{view.table}: another range job was published meanwhile", hint="run again", code=OTHER_RANGE_JOB
+            f"{view.table}: another range job was published meanwhile", hint="run again", code=Code.OTHER_RANGE_JOB
         )
     published_at = {batch_id: batch.offset for batch_id, batch in state.batches.items()}
     gone = given_up(view, {row.batch_id for row in rows}, published_at)
@@ -71,20 +64,20 @@ def check_replaceable(session: Session, table: Table, name: str) -> None:
             f"{name}: has no column {KAFKA_COLUMN}: which rows are of which offsets can't be told",
             hint="set `kafka_column: true` for new tables; to read everything into this one again, drop it and choose "
             "`refill`",
-            code=NO_KAFKA_COLUMN,
+            code=Code.NO_KAFKA_COLUMN,
         )
     strangers = sorted(feeding_pipelines(table) - {session.pipeline.tag})
     if strangers:
         raise TableUnusable(
             f"{name}: also fed by {', '.join(strangers)}: which rows are of which pipeline can't be told",
             hint="only tables of one pipeline can be replayed",
-            code=FED_BY_OTHERS,
+            code=Code.FED_BY_OTHERS,
         )
     if has_delete_files(table, name):
         raise TableUnusable(
             f"{name}: has delete files, which are for data files as they are",
             hint="have Spark's rewrite_data_files merge them (delete-file-threshold 1); then start the replay again",
-            code=DELETE_FILES,
+            code=Code.DELETE_FILES,
         )
 
 
@@ -95,7 +88,7 @@ def check_not_compacted(session: Session, ranges: Sequence[OffsetRange]) -> None
         raise TableUnusable(
             f"{', '.join(sorted(thinned))}: cleanup.policy is compact: records that the table has may be gone",
             hint="records of compacted topics can't be replayed; nothing was written",
-            code=COMPACTED,
+            code=Code.COMPACTED,
         )
 
 
@@ -113,6 +106,6 @@ def replacing(
             raise TableUnusable(
                 f"{name}: {file.path} lies under partition spec {file.spec_id}, of which a column was dropped",
                 hint="have Spark's rewrite_data_files write it under the current spec; then start the replay again",
-                code=COLUMN_OF_SPEC,
+                code=Code.COLUMN_OF_SPEC,
             )
     return Replacing(view.head, files, whole_rows(name, ranges, rows, moved_by(jobs)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from calve.sink_core.error_codes.operations import NOT_HELD, NOT_PUBLISHED, OTHER_ROWS, TWO_TOPICS
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.offset_sets import by_partition, of_range, shown
 from calve.sink_core.offsets import OffsetRange, TopicPartition
@@ -91,7 +91,7 @@ def selected(
                 raise TableUnusable(
                     f"{table}: batch {row.batch_id} with {row.shown} {absent[row.batch_id]}",
                     hint="replay what the table has: leave these ranges out",
-                    code=NOT_HELD,
+                    code=Code.NOT_HELD,
                 )
             found.setdefault(row.at, BitMap64()).update(offsets)
     _refuse_two_topics(table, found, former)
@@ -123,7 +123,7 @@ def check_same(table: str, read: Iterable[RangeRead], expected: Mapping[OffsetRa
             raise TableUnusable(
                 f"{table}: {place} gives {part.rows} rows now, and gave {expected[place]} when it was published",
                 hint="records are gone from Kafka, or dead letters were deleted; nothing was published",
-                code=OTHER_ROWS,
+                code=Code.OTHER_ROWS,
             )
 
 
@@ -139,7 +139,7 @@ def _refuse_two_topics(table: str, found: Offsets, former: Offsets) -> None:
                 f"{table}: {shown(at, both)[0]} stands for records of two topics, as {at.topic} was created again: "
                 "which rows are whose can't be told",
                 hint="replay other ranges; rows of these can only be changed by hand",
-                code=TWO_TOPICS,
+                code=Code.TWO_TOPICS,
             )
 
 
@@ -151,5 +151,5 @@ def _refuse_unpublished(table: str, left: Offsets) -> None:
             f"{', '.join(ranges[:_SHOWN])}{more}: not published for {table}, or passed over unread",
             hint="the ledger has what was published; what was published without the table is its history, which replay "
             "reads if no range is given",
-            code=NOT_PUBLISHED,
+            code=Code.NOT_PUBLISHED,
         )

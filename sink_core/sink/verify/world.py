@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control import checks
 from calve.sink_core.control.events import Event
 from calve.sink_core.control.log import PARTITION, READ_TIMEOUT_S, Trimmed, is_out_of_range
-from calve.sink_core.error_codes.kafka import NO_ANSWER
 from calve.sink_core.errors import ConfigError, FindingError, Unreachable
 from calve.sink_core.finding import Finding
 from calve.sink_core.kafka import clients
@@ -176,7 +176,7 @@ def read_events(settings: clients.Settings, topic: str, start: int, end: int) ->
         while at < end:
             if deadline.passed:
                 raise Unreachable(
-                    f"{topic}: read up to {at}, not to {end}", hint="is the broker reachable?", code=NO_ANSWER
+                    f"{topic}: read up to {at}, not to {end}", hint="is the broker reachable?", code=Code.NO_ANSWER
                 )
             for message in clients.receive(consumer, 500, 0.2):
                 offset, error = message.offset() or 0, message.error()

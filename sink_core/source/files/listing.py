@@ -16,8 +16,8 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import infer_compression
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.references import without_user_info
-from calve.sink_core.error_codes.source import FILE_COMPRESSED, FILE_NAME, NO_FILES_ADDRESS
 from calve.sink_core.errors import ConfigError
 
 _MAGIC = re.compile(r"[*?[]")
@@ -66,7 +66,7 @@ class Address:
             self._fs, path = cast(tuple[Any, str], url_to_fs(url, **options))
         except (ImportError, ValueError) as error:
             raise ConfigError(
-                f"source.files.path: {error}", hint="install fsspec's package for it here", code=NO_FILES_ADDRESS
+                f"source.files.path: {error}", hint="install fsspec's package for it here", code=Code.NO_FILES_ADDRESS
             ) from error
         self._path, self._compressed = path.rstrip("/"), compressed
         self.shown = _shown(url) if "://" in url else str(self._fs.unstrip_protocol(path))
@@ -85,7 +85,7 @@ class Address:
         if not listed and isinstance(self._fs, LocalFileSystem) and not self._fs.exists(wanted):
             # An object store has no folders: what has no objects may get some.
             raise ConfigError(
-                f"source.files.path: there is no {wanted}", hint="correct source.files.path", code=NO_FILES_ADDRESS
+                f"source.files.path: there is no {wanted}", hint="correct source.files.path", code=Code.NO_FILES_ADDRESS
             )
         found, self.links = list[Found](), []
         for path, listing in sorted(listed.items()):
@@ -120,13 +120,13 @@ class Address:
             raise ConfigError(
                 f"{found.shown}: a name that is no UTF-8 can be no source partition",
                 hint="give the file another name",
-                code=FILE_NAME,
+                code=Code.FILE_NAME,
             )
         if not self._compressed and (by := infer_compression(found.name)) is not None:
             raise ConfigError(
                 f"{found.name} is compressed ({by}), and its lines have no positions that one could go on from",
                 hint="have files that are not compressed, or a pattern in source.files.path that leaves these out",
-                code=FILE_COMPRESSED,
+                code=Code.FILE_COMPRESSED,
             )
 
     def open(self, name: str, *, ahead: int) -> IO[bytes]:

@@ -10,7 +10,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from calve.sink_core.error_codes.source import FILE_OTHER_FORMAT
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import TerminalError
 from calve.sink_core.source.base import BadRow, Limits, Record, Rows
 from calve.sink_core.source.files.int96 import exact
@@ -84,7 +84,7 @@ class Parquet:
             raise TerminalError(
                 f"{name}: {error}",
                 hint="have files moved into place once they are whole, or set source.files.settle; correct the file",
-                code=FILE_OTHER_FORMAT,
+                code=Code.FILE_OTHER_FORMAT,
             ) from error
 
     def _rows(self, name: str, at: int, batch: pa.RecordBatch) -> Iterator[Record | BadRow]:

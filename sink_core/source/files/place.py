@@ -8,7 +8,7 @@ from typing import IO, Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from calve.sink_core.error_codes.source import NO_FILE_OFFSET
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError, FindingError
 from calve.sink_core.findings import FILE_CHANGED
 from calve.sink_core.source.files.listing import Found
@@ -52,7 +52,7 @@ class Place:
             raise ConfigError(
                 f"{name}: {offset.json} is no offset of a file",
                 hint='give it {"position": BYTES} by calve positions set, or read it all again by positions reset',
-                code=NO_FILE_OFFSET,
+                code=Code.NO_FILE_OFFSET,
             ) from error
 
     @property

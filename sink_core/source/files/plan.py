@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from calve.sink_core.error_codes.source import NO_FILES_ADDRESS
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.source.base import Stored
 from calve.sink_core.source.files.listing import Found
@@ -65,7 +65,7 @@ def unread(
             raise ConfigError(
                 f"{each.name}: its file system doesn't say when it changed",
                 hint="remove source.files.settle",
-                code=NO_FILES_ADDRESS,
+                code=Code.NO_FILES_ADDRESS,
             )
         if not settle or (each.mtime or 0.0) + settle <= now:
             wanted.append(each)

@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.source_systems import Files as Settings
 from calve.sink_core.control.status import Blocker
-from calve.sink_core.error_codes.source import FILE_FORBIDDEN
 from calve.sink_core.errors import ConfigError, FindingError, TerminalError
 from calve.sink_core.source.base import FORGET, Limits, Rows, Stored, Support, Topic, Update, Waiting, Work
 from calve.sink_core.source.files.listing import Address, Found, since_ms
@@ -209,7 +209,7 @@ def _first(names: Sequence[str]) -> str:
 
 def _forbidden(name: str, error: PermissionError) -> Blocker:
     hint = "grant the user reading, or leave the file out by the pattern in source.files.path"
-    return Blocker.of(name, ConfigError(f"{name}: {error.strerror or error}", hint=hint, code=FILE_FORBIDDEN))
+    return Blocker.of(name, ConfigError(f"{name}: {error.strerror or error}", hint=hint, code=Code.FILE_FORBIDDEN))
 
 
 def _size(found: Found, place: Place | None) -> int:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Literal, NamedTuple
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.status import Blocker
-from calve.sink_core.error_codes.source import FILE_OTHER_FORMAT, FILE_RECORD_TOO_LONG
 from calve.sink_core.errors import FindingError, TerminalError
 from calve.sink_core.source.base import BadRow, Limits, Record, Rows
 from calve.sink_core.source.files.listing import Found, since_ms
@@ -167,7 +167,7 @@ class Text:
             raise TerminalError(
                 f"{name}: {error}",
                 hint="correct the file's first line, or leave the file out by the pattern in source.files.path",
-                code=FILE_OTHER_FORMAT,
+                code=Code.FILE_OTHER_FORMAT,
             ) from error
         return fields
 
@@ -206,7 +206,7 @@ def whole_records(
             raise TerminalError(
                 f"{name}: no record ends within {MOST_RECORD:,} bytes from byte {at:,} on",
                 hint="correct the file, or leave it out by the pattern in source.files.path",
-                code=FILE_RECORD_TOO_LONG,
+                code=Code.FILE_RECORD_TOO_LONG,
             )
     if ends and rest:
         yield at, rest

@@ -16,8 +16,8 @@ from typing import Any
 
 import fastavro
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.reading import RegistrySettings
-from calve.sink_core.error_codes.source import NO_AVRO_NAME
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.decode.registry import Registry
 from calve.sink_core.source.base import Record
@@ -84,7 +84,7 @@ class AvroRecords:
             raise ConfigError(
                 f"{layout.name}: a field of Avro can't be called {odd[0]!r}",
                 hint="leave the column out of the publication, or write JSON",
-                code=NO_AVRO_NAME,
+                code=Code.NO_AVRO_NAME,
             )
         kinds = {name: _BY_TYPE.get(kind, "string") for name, kind in zip(names, layout.kinds, strict=True)}
         fields = [{"name": name, "type": ["null", kind], "default": None} for name, kind in kinds.items()]

@@ -13,17 +13,9 @@ from sqlalchemy import make_url
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 from sqlalchemy.exc import ArgumentError
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.references import redact_text, without_user_info
 from calve.sink_core.config.urls import encoded
-from calve.sink_core.error_codes.source import (
-    DATABASE_LACKS,
-    DATABASE_NOT_NOW,
-    DATABASE_REFUSED,
-    DATABASE_RIGHTS,
-    NO_DATABASE,
-    NO_DRIVER,
-    SLOT_IN_USE,
-)
 from calve.sink_core.errors import ConfigError, RetriableError, Unreachable
 from calve.sink_core.libpq import LIBPQ, POSTGRES, watched
 from calve.sink_core.source.postgres.values import SESSION
@@ -51,7 +43,7 @@ def until_free(ask: Callable[[], T]) -> T:
         try:
             return ask()
         except RetriableError as error:
-            if error.kind is not SLOT_IN_USE or deadline.passed:
+            if error.code != Code.SLOT_IN_USE or deadline.passed:
                 raise
         time.sleep(POLL_S)
 
@@ -81,7 +73,7 @@ def keywords(url: str) -> dict[str, Any]:
         raise ConfigError(
             f"database.url: {without_user_info(encoded(url))} is no address of PostgreSQL",
             hint="write postgresql://user:${ENV:PASSWORD}@host:5432/shop",
-            code=NO_DATABASE,
+            code=Code.NO_DATABASE,
         ) from None
     if several:
         parsed = parsed.update_query_dict({"host": several})
@@ -104,20 +96,22 @@ def reported(url: str) -> Generator[None]:
         where = f"database {without_user_info(encoded(url))}: {redact_text(said)}"
         if isinstance(error, errors.ObjectInUse):
             hint = "end the session that it names, if it is none of Calve's; run again"
-            raise RetriableError(where, hint=hint, code=SLOT_IN_USE) from None
+            raise RetriableError(where, hint=hint, code=Code.SLOT_IN_USE) from None
         if isinstance(error, errors.QueryCanceled):
             hint = "a slot waits for all transactions that write at the moment: end those that are open, run again"
-            raise RetriableError(where, hint=hint, code=SLOT_IN_USE) from None
+            raise RetriableError(where, hint=hint, code=Code.SLOT_IN_USE) from None
         if isinstance(error, driver.OperationalError | driver.InterfaceError):
-            raise Unreachable(where, hint="is it up, and are address and user right?", code=NO_DATABASE) from None
+            raise Unreachable(where, hint="is it up, and are address and user right?", code=Code.NO_DATABASE) from None
         if isinstance(error, driver.InternalError):
-            raise RetriableError(where, hint="see the server's log if it stays", code=DATABASE_NOT_NOW) from None
+            raise RetriableError(where, hint="see the server's log if it stays", code=Code.DATABASE_NOT_NOW) from None
         if isinstance(error, errors.InsufficientPrivilege):
             hint = "GRANT SELECT ON the table TO the user; for a log also ALTER ROLE the user REPLICATION"
-            raise ConfigError(where, hint=hint, code=DATABASE_RIGHTS) from None
+            raise ConfigError(where, hint=hint, code=Code.DATABASE_RIGHTS) from None
         if isinstance(error, errors.UndefinedObject):
-            raise ConfigError(where, hint="make what it names", code=DATABASE_LACKS) from None
-        raise ConfigError(where, hint="docs/sources.md says what PostgreSQL needs", code=DATABASE_REFUSED) from None
+            raise ConfigError(where, hint="make what it names", code=Code.DATABASE_LACKS) from None
+        raise ConfigError(
+            where, hint="docs/sources.md says what PostgreSQL needs", code=Code.DATABASE_REFUSED
+        ) from None
 
 
 def _driver() -> ModuleType:
@@ -126,6 +120,8 @@ def _driver() -> ModuleType:
         import psycopg2
     except ImportError as error:
         raise ConfigError(
-            "psycopg2 is not installed, which reads PostgreSQL", hint="pip install 'calve[postgres]'", code=NO_DRIVER
+            "psycopg2 is not installed, which reads PostgreSQL",
+            hint="pip install 'calve[postgres]'",
+            code=Code.NO_DRIVER,
         ) from error
     return psycopg2

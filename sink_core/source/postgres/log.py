@@ -25,10 +25,10 @@ from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from typing import Any
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.reading import RegistrySettings
 from calve.sink_core.config.source_systems import TopicNames
 from calve.sink_core.control.status import Blocker
-from calve.sink_core.error_codes.source import DATABASE_LACKS, NO_PUBLICATION, NOT_OUR_SLOT, TABLE_NOT_TAKEN
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.finding import Finding
 from calve.sink_core.findings import LOG_TIMELINE, PUBLICATION_ANEW, SLOT_AHEAD, SLOT_GONE
@@ -102,7 +102,7 @@ class PostgresLog:
             raise ConfigError(
                 f"replication slot {self._slot} of {slot.plugin} in database {slot.database} {slot.lost}",
                 hint="name another one in source.log.slot, or drop this one if nobody needs it",
-                code=NOT_OUR_SLOT,
+                code=Code.NOT_OUR_SLOT,
             )
         elif not stored and self._snapshots:
             # All rows are about to be read: what the slot has of before is of no use, and may be of another
@@ -271,7 +271,7 @@ class PostgresLog:
             yield
         except ConfigError as error:
             slot = self._server.slot(self._slot)
-            if error.kind is not DATABASE_LACKS or slot is None or not self._server.has_publication(self._publication):
+            if error.code != Code.DATABASE_LACKS or slot is None or not self._server.has_publication(self._publication):
                 raise
             place = lsn_text(slot.confirmed if first is None else first)
             raise PUBLICATION_ANEW.of(self._publication, stored=place, found=error.message).error() from error
@@ -301,7 +301,7 @@ class PostgresLog:
         blockers = blocked_tables(tables, self._topics.of, self._server.user if self._snapshots else None)
         if blockers and not self._snapshots:
             first = next(iter(blockers.values()))
-            raise ConfigError(f"table {first.where}: {first.why}", hint=first.hint, code=TABLE_NOT_TAKEN)
+            raise ConfigError(f"table {first.where}: {first.why}", hint=first.hint, code=Code.TABLE_NOT_TAKEN)
         return blockers
 
     def _held_back(self, new: Sequence[PublishedTable]) -> Iterator[Blocker]:
@@ -329,7 +329,7 @@ class PostgresLog:
             raise ConfigError(
                 f"publication {self._publication} lacks {', '.join(missing)}",
                 hint=f"ALTER PUBLICATION {self._publication} ADD TABLE …; or take them out of source.log.tables",
-                code=NO_PUBLICATION,
+                code=Code.NO_PUBLICATION,
             )
         return tables, frozenset(excluded)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from calve.sink_core.error_codes.source import DATABASE_REFUSED, NO_PUBLICATION, STILL_WRITING
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError, RetriableError
 from calve.sink_core.source.postgres.connecting import POLL_S, connected, reported, until_free
 from calve.sink_core.source.postgres.records import Cells, Layout
@@ -119,7 +119,7 @@ class Server:
             raise ConfigError(
                 f"database {self.identity().database}: wal_level is {self._wal_level}, and its log has no rows",
                 hint="set wal_level = logical and start the server again",
-                code=DATABASE_REFUSED,
+                code=Code.DATABASE_REFUSED,
             )
         found = self._ask(
             _TABLES.format(key=KEY, of_schema=_OF_SCHEMA if self._publishes_schemas else "NULL"), publication
@@ -128,7 +128,7 @@ class Server:
             raise ConfigError(
                 f"database {self.identity().database} has no publication {publication}",
                 hint=f"CREATE PUBLICATION {publication} FOR TABLE …",
-                code=NO_PUBLICATION,
+                code=Code.NO_PUBLICATION,
             )
         return [PublishedTable(*row) for row in found]
 
@@ -214,7 +214,7 @@ class Server:
                 raise RetriableError(
                     f"{table}: transaction {oldest} was writing before this table was published, and still is",
                     hint="its rows may be in no log: let it end, then run again (pg_stat_activity.backend_xid)",
-                    code=STILL_WRITING,
+                    code=Code.STILL_WRITING,
                 )
             time.sleep(POLL_S)
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.status import Blocker
-from calve.sink_core.error_codes.source import WAY_DOES_NOT_FIT
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.source.base import Limits, Rows
 from calve.sink_core.source.flat_map import FlatMap
@@ -97,7 +97,7 @@ class ByTime:
             raise ConfigError(
                 f"source.tables: {self._table.name} {what}, and by: timestamp goes on by it among rows of one time",
                 hint="set key: to columns that together differ in all rows and are never null",
-                code=WAY_DOES_NOT_FIT,
+                code=Code.WAY_DOES_NOT_FIT,
             )
         return Order(self._table, (self._column, *(column for column in key if column is not self._column)))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from calve.sink_core.error_codes.source import DATABASE_RIGHTS
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.source.postgres.relations import KEY
 
@@ -64,7 +64,7 @@ def quoted(name: str) -> str:
 
 
 def _unseen(what: str, statement: str) -> ConfigError:
-    return ConfigError(f"source.tables: {what}", hint=statement, code=DATABASE_RIGHTS)
+    return ConfigError(f"source.tables: {what}", hint=statement, code=Code.DATABASE_RIGHTS)
 
 
 _TABLE = """

@@ -23,17 +23,10 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.error_text import describe
 from calve.sink_core.config.references import without_user_info
 from calve.sink_core.config.urls import encoded
-from calve.sink_core.error_codes.source import (
-    DATABASE_NOT_NOW,
-    DATABASE_REFUSED,
-    DATABASE_RIGHTS,
-    NO_DATABASE,
-    NO_DRIVER,
-    NO_TABLE_TO_ASK,
-)
 from calve.sink_core.errors import ConfigError, RetriableError, Unreachable
 from calve.sink_core.libpq import PLUGIN, POSTGRES
 from calve.sink_core.source.postgres.values import SESSION, TYPES, Types
@@ -112,7 +105,7 @@ class Database:
                 raise ConfigError(
                     f"source.tables: {name} is not in the database {self._shown}",
                     hint="correct the name, or grant the user what it needs to see the table",
-                    code=NO_TABLE_TO_ASK,
+                    code=Code.NO_TABLE_TO_ASK,
                 ) from None
         for column in found.c:
             while isinstance(column.type, DOMAIN):
@@ -132,14 +125,16 @@ class Database:
             gone = isinstance(error, DBAPIError) and error.connection_invalidated
             if gone or isinstance(error, OperationalError | InterfaceError):
                 hint = "is it up, and are address, user and password right?"
-                raise Unreachable(where, hint=hint, code=NO_DATABASE) from None
+                raise Unreachable(where, hint=hint, code=Code.NO_DATABASE) from None
             if isinstance(error, InternalError):
-                raise RetriableError(where, hint="see the server's log if it stays", code=DATABASE_NOT_NOW) from None
+                raise RetriableError(
+                    where, hint="see the server's log if it stays", code=Code.DATABASE_NOT_NOW
+                ) from None
             if isinstance(error, DBAPIError) and getattr(error.orig, "pgcode", None) == _NOT_GRANTED:
                 hint = "GRANT SELECT on what the message names; where it is row-level security, ALTER ROLE … BYPASSRLS"
-                raise ConfigError(where, hint=hint, code=DATABASE_RIGHTS) from None
+                raise ConfigError(where, hint=hint, code=Code.DATABASE_RIGHTS) from None
             hint = "docs/sources.md says what each way to read a table needs"
-            raise ConfigError(where, hint=hint, code=DATABASE_REFUSED) from None
+            raise ConfigError(where, hint=hint, code=Code.DATABASE_REFUSED) from None
 
     def close(self) -> None:
         self._engine.dispose()
@@ -164,12 +159,12 @@ def _engine(url: str, shown: str) -> sa.Engine:
         raise ConfigError(
             f"database {shown}: its driver {error.name} is not installed",
             hint=f"{extra}, wherever Calve runs",
-            code=NO_DRIVER,
+            code=Code.NO_DRIVER,
         ) from error
     except (ArgumentError, NoSuchModuleError, ValueError):
         message = f"database.url: {shown} is no address that SQLAlchemy takes"
         hint = "write postgresql://user:${ENV:PASSWORD}@host:5432/shop, or another database's"
-        raise ConfigError(message, hint=hint, code=NO_DATABASE) from None
+        raise ConfigError(message, hint=hint, code=Code.NO_DATABASE) from None
     if prepare := _PREPARE.get(engine.dialect.name):
         # Before SQLAlchemy asks by it what server that is.
         event.listen(engine, "connect", lambda connection, _record: prepare(connection), insert=True)

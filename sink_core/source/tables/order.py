@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from calve.sink_core.error_codes.source import WAY_DOES_NOT_FIT
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.source.flat_map import Primitive
 from calve.sink_core.source.tables.table import QueriedTable
@@ -29,7 +29,7 @@ class Order:
                     f"source.tables: {table.name}.{column.name} is of type {column.type}, which gives no place to go "
                     "on from",
                     hint="take a column of whole numbers, texts or times",
-                    code=WAY_DOES_NOT_FIT,
+                    code=Code.WAY_DOES_NOT_FIT,
                 )
 
     @property

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.source_systems import TableByQuery, TopicNames
 from calve.sink_core.control.status import Blocker
-from calve.sink_core.error_codes.source import OTHER_WAY
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.source.base import Limits, Rows, Stored, Support, Topic, Update, Waiting, Work
 from calve.sink_core.source.flat_map import FlatMap
@@ -128,6 +128,6 @@ def _last(stored: Stored, partition: FlatMap, way: Way) -> FlatMap | None:
             f"source.tables: {partition['table']} was read by other columns or another way: its source offset is "
             f"{last.json}, and now it would have {', '.join(sorted(way.fields))}",
             hint="set by, column and key as they were, or read the table by a pipeline of another name",
-            code=OTHER_WAY,
+            code=Code.OTHER_WAY,
         )
     return last

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.source_systems import TableByQuery
 from calve.sink_core.control.status import Blocker
-from calve.sink_core.error_codes.source import NO_TABLE_TO_ASK, WAY_DOES_NOT_FIT
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.source.base import BadRow, Limits, Record, Rows
 from calve.sink_core.source.flat_map import FlatMap
@@ -87,7 +87,7 @@ class QueriedTable:
                 raise ConfigError(
                     f"source.tables: {self.name} has no column {name}; there are {', '.join(found.c.keys())}",
                     hint="correct column or key of this table",
-                    code=NO_TABLE_TO_ASK,
+                    code=Code.NO_TABLE_TO_ASK,
                 )
         return found
 
@@ -126,7 +126,7 @@ class QueriedTable:
                 f"source.tables: {self.name}.{column.name} is of type {column.type}, and by: {self.asked.by} needs "
                 f"{wanted}",
                 hint=f"name another column, or set by: {other}",
-                code=WAY_DOES_NOT_FIT,
+                code=Code.WAY_DOES_NOT_FIT,
             )
         return column
 

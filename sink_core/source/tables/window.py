@@ -16,8 +16,8 @@ from functools import cached_property
 
 import sqlalchemy as sa
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.status import Blocker
-from calve.sink_core.error_codes.source import WAY_DOES_NOT_FIT
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.findings import DATABASE_RESTORED
 from calve.sink_core.source.base import Limits, Rows
@@ -56,7 +56,7 @@ class Window:
             raise ConfigError(
                 f"source.tables: {table.name}: by: transaction is for PostgreSQL, this is {table.database.dialect}",
                 hint="set by: timestamp, incrementing or bulk",
-                code=WAY_DOES_NOT_FIT,
+                code=Code.WAY_DOES_NOT_FIT,
             )
 
     def require(self) -> None:
@@ -66,7 +66,7 @@ class Window:
                 f"source.tables: {self._table.name} is or has {', '.join(self._no_tables)}, and by: transaction is for "
                 "tables",
                 hint="name the tables behind it, or set by: timestamp, incrementing or bulk",
-                code=WAY_DOES_NOT_FIT,
+                code=Code.WAY_DOES_NOT_FIT,
             )
 
     def blockers(self) -> Iterator[Blocker]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from sys import intern
 
-from calve.sink_core.error_codes.tables import EDITED_SNAPSHOT
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ProtocolError
 
 COMMIT_ID = "kafka.connect.commit-id"
@@ -145,7 +145,7 @@ def _from_items(keys: SummaryKeys, items: tuple[tuple[str, str], ...]) -> Snapsh
             f"a snapshot says {keys.offsets}={offsets}, {keys.counts}={summary.get(keys.counts)}: "
             f"not what this pipeline writes ({error})",
             hint="somebody has edited the snapshot's properties",
-            code=EDITED_SNAPSHOT,
+            code=Code.EDITED_SNAPSHOT,
         ) from error
 
 

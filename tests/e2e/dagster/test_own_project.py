@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.files import OPTION
+from calve.sink_core.codes import Code
 from tests import support
 from tests.codes import says
 from tests.e2e.dagster.stack import BIN, ROOT
@@ -78,7 +78,7 @@ def test_a_pipeline_runs_in_a_project_of_the_users_own(
     refused = subprocess.run(
         [*scaffold, topic], cwd=project, env={**os.environ, **environment}, capture_output=True, text=True
     )
-    says(refused.stderr, OPTION, "--bootstrap")
+    says(refused.stderr, Code.OPTION, "--bootstrap")
     assert "Traceback" not in refused.stderr
     run([*scaffold, topic, "--bootstrap", broker.bootstrap, "--table", "shop.orders"], project, environment)
     run([BIN / "dg", "check", "yaml"], project, environment)

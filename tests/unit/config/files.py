@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.error_codes.files import SETTINGS
 from tests.codes import holds, raises
 
 CONNECTIONS: dict[str, Any] = {
@@ -35,7 +35,7 @@ Load = Callable[..., SinkPipeline]
 @contextmanager
 def refused(file: str, key: str, *values: object) -> Generator[None]:
     """Expect that the first fault that is said is of this key of the file, and names each of the values."""
-    with raises(SETTINGS) as caught:
+    with raises(Code.SETTINGS) as caught:
         yield
     first = caught.value.message.splitlines()[0]
     place = re.match(rf".*{re.escape(file)}:\d+: {re.escape(key)}: ", first)

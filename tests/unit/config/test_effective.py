@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.load import load
-from calve.sink_core.error_codes.files import KEYS_DIFFER, UNSET_VARIABLE
 from tests.codes import raises
 from tests.unit.config.files import Load
 
@@ -53,7 +53,7 @@ def test_a_table_with_the_kafka_key_takes_topics_whose_keys_are_of_one_type(load
     assert [settings.kafka_key for settings in of_each.tables] == ["struct<id: long>", "string"]
     both = loaded(source=source, tables=[table])
     of_each_type = ["string", "struct<id: long>", "source.key", "source.formats.0.key"]
-    with raises(KEYS_DIFFER, "a.b", *of_each_type):
+    with raises(Code.KEYS_DIFFER, "a.b", *of_each_type):
         _ = both.tables
 
 
@@ -70,7 +70,7 @@ def test_hosts_that_spell_the_same_catalog_differently_agree(loaded: Load, monke
 def test_a_fingerprint_is_not_made_from_a_missing_variable(loaded: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CALVE_TEST_DB", raising=False)
     pipeline = loaded({"catalog": {"lake": {"type": "sql", "uri": "${ENV:CALVE_TEST_DB}"}}})
-    with raises(UNSET_VARIABLE, "uri", "CALVE_TEST_DB"):
+    with raises(Code.UNSET_VARIABLE, "uri", "CALVE_TEST_DB"):
         _ = pipeline.catalog_fingerprint
 
 

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.load import load
 from calve.sink_core.config.references import redact, resolve
 from calve.sink_core.config.topics import StartAtGroup, StartAtTimestamp
-from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.files import NO_SUCH_FILE, SETTINGS, UNREADABLE_FILE, WHICH_DOCUMENT
-from calve.sink_core.error_codes.records import SCHEMA_FILE
 from calve.sink_core.errors import ConfigError
 from tests.codes import raises
 from tests.unit.config.files import CONNECTIONS, PIPELINE, Load, Write, refused
@@ -54,7 +52,7 @@ def test_a_dagster_definition_is_a_pipeline_file(tmp_path: Path, write: Write) -
     broken = {"type": "x", "attributes": PIPELINE | {"batch": {"max_recrods": 5}}}
     definition.write_text(yaml.safe_dump(broken, sort_keys=False), encoding="utf-8")
     line = definition.read_text(encoding="utf-8").splitlines().index("    max_recrods: 5") + 1
-    with raises(SETTINGS, "defs.yaml", line, "batch.max_recrods", "max_records"):
+    with raises(Code.SETTINGS, "defs.yaml", line, "batch.max_recrods", "max_records"):
         load(definition)
 
 
@@ -72,10 +70,10 @@ def test_where_a_pipeline_begins(loaded: Load, start: object, read: object) -> N
 
 
 def test_a_schema_file_is_read_from_the_pipelines_folder(tmp_path: Path, loaded: Load) -> None:
-    with raises(SCHEMA_FILE, "source.value.schema", "a.avsc"):
+    with raises(Code.SCHEMA_FILE, "source.value.schema", "a.avsc"):
         loaded(**_source(value={"type": "avro", "schema": "a.avsc"}))
     (tmp_path / "a.avsc").write_bytes(b"\xff")
-    with raises(SCHEMA_FILE, "a.avsc", "UTF-8"):
+    with raises(Code.SCHEMA_FILE, "a.avsc", "UTF-8"):
         loaded(**_source(value={"type": "avro", "schema": "a.avsc"}))
     (tmp_path / "a.avsc").write_text('"string"', encoding="utf-8")
     schema = loaded(**_source(value={"type": "avro", "schema": "a.avsc"})).readings.default.value.schema
@@ -319,7 +317,7 @@ def test_keys_that_decide_about_exactly_once_are_refused_with_a_reason(loaded: L
 
 
 def test_all_problems_of_both_files_are_listed_in_their_order(loaded: Load) -> None:
-    with raises(SETTINGS) as caught:
+    with raises(Code.SETTINGS) as caught:
         loaded(connections={"deployment": "?"}, name="?", tables=[{"name": "a"}, {"name": "b"}], run={"linger": 5})
     lines = caught.value.message.splitlines()
     assert [line.split(": ")[1] for line in lines] == [
@@ -335,7 +333,7 @@ def test_all_problems_of_both_files_are_listed_in_their_order(loaded: Load) -> N
 def test_a_missing_file_is_named(tmp_path: Path, write: Write, missing: str) -> None:
     path = write()
     (tmp_path / missing).unlink()
-    with raises(NO_SUCH_FILE, missing):
+    with raises(Code.NO_SUCH_FILE, missing):
         load(path)
 
 
@@ -359,18 +357,18 @@ def test_connections_may_stand_elsewhere(tmp_path: Path, write: Write) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "named"),
     [
-        ("name: a\nsource:\n  kafka: x\n  kafka: y\n", UNREADABLE_FILE, ["4: source.kafka: "]),
-        ("tables:\n- name: a\n  name: b\n", UNREADABLE_FILE, ["3: tables.0.name: "]),
-        ("name: [a\n", UNREADABLE_FILE, ["2: "]),
-        ("name: a\x07", UNREADABLE_FILE, []),
-        ("- name\n", UNREADABLE_FILE, []),
-        ("", UNREADABLE_FILE, []),
-        ("name: a\n---\nname: b\n", WHICH_DOCUMENT, [2]),
-        ("name: {{ env.NAME }}\n", UNREADABLE_FILE, ["1: ", "{{ env.NAME }}"]),
-        ("name: !!python/object:os.system x\n", UNREADABLE_FILE, ["1: ", "*", "&", "!"]),
+        ("name: a\nsource:\n  kafka: x\n  kafka: y\n", Code.UNREADABLE_FILE, ["4: source.kafka: "]),
+        ("tables:\n- name: a\n  name: b\n", Code.UNREADABLE_FILE, ["3: tables.0.name: "]),
+        ("name: [a\n", Code.UNREADABLE_FILE, ["2: "]),
+        ("name: a\x07", Code.UNREADABLE_FILE, []),
+        ("- name\n", Code.UNREADABLE_FILE, []),
+        ("", Code.UNREADABLE_FILE, []),
+        ("name: a\n---\nname: b\n", Code.WHICH_DOCUMENT, [2]),
+        ("name: {{ env.NAME }}\n", Code.UNREADABLE_FILE, ["1: ", "{{ env.NAME }}"]),
+        ("name: !!python/object:os.system x\n", Code.UNREADABLE_FILE, ["1: ", "*", "&", "!"]),
     ],
 )
-def test_files_that_cannot_be_read(tmp_path: Path, text: str, code: ErrorCode, named: list[object]) -> None:
+def test_files_that_cannot_be_read(tmp_path: Path, text: str, code: Code, named: list[object]) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text(text, encoding="utf-8")
     with raises(code, path, *named):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.references import redact, resolve, without_user_info
-from calve.sink_core.error_codes.files import ENDS_BLANK, NO_VALUE, UNSET_VARIABLE
 from calve.sink_core.hidden import without_secrets
 from tests.codes import raises
 
@@ -37,14 +37,14 @@ def test_a_missing_variable_is_named_with_its_key(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("CALVE_TEST_PASSWORD", raising=False)
     if value is not None:
         monkeypatch.setenv("CALVE_TEST_PASSWORD", value)
-    with raises(UNSET_VARIABLE, "sasl.password", "CALVE_TEST_PASSWORD"):
+    with raises(Code.UNSET_VARIABLE, "sasl.password", "CALVE_TEST_PASSWORD"):
         resolve({"sasl.password": "${ENV:CALVE_TEST_PASSWORD}"})
 
 
 @pytest.mark.parametrize("end", ["\n", " ", "\r\n"])
 def test_a_value_that_ends_in_white_space_is_refused(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     monkeypatch.setenv("CALVE_TEST_PASSWORD", f"blank-s3cret{end}")
-    with raises(ENDS_BLANK, "sasl.password", "CALVE_TEST_PASSWORD") as raised:
+    with raises(Code.ENDS_BLANK, "sasl.password", "CALVE_TEST_PASSWORD") as raised:
         resolve({"sasl.password": "${ENV:CALVE_TEST_PASSWORD}"})
     assert "s3cret" not in str(raised.value)
 
@@ -86,7 +86,7 @@ def test_each_value_is_kept_secret_that_is_no_place_or_user(
 
 @pytest.mark.parametrize("value", ["${PASSWORD}", "${env:PASSWORD}", "${ENV:}", "{{ env.PASSWORD }}", None])
 def test_what_would_silently_become_something_else_is_refused(value: object) -> None:
-    with raises(NO_VALUE, "conf.token"):
+    with raises(Code.NO_VALUE, "conf.token"):
         resolve({"conf": {"token": value}})
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.routing import ALL, Rule, fill_value, gives, matching
-from calve.sink_core.error_codes.files import NO_TABLE_NAME, ONE_TABLE_TWICE
 from tests.codes import raises
 from tests.unit.config.files import Load, refused
 
@@ -61,7 +61,7 @@ def test_two_topics_of_one_table_are_refused(loaded: Load) -> None:
     alike = loaded(
         source={"kafka": "main", "topics_regex": "(?P<site>[a-z]+).(?P<entity>.+)"}, tables=[{"name": "x.{entity}"}]
     )
-    with raises(ONE_TABLE_TWICE, "eu.orders", "us.orders", "x.orders"):
+    with raises(Code.ONE_TABLE_TWICE, "eu.orders", "us.orders", "x.orders"):
         _ = alike.having(["us.orders", "eu.orders"], []).tables
 
 
@@ -128,5 +128,5 @@ def test_what_can_not_be_routed_is_refused(loaded: Load, changes: dict[str, Any]
 
 def test_topics_that_give_no_name_are_refused(loaded: Load) -> None:
     pipeline = loaded(**by_regex({"name": "{topic}"}, topics=["flights"]))
-    with raises(NO_TABLE_NAME, "flights"):
+    with raises(Code.NO_TABLE_NAME, "flights"):
         _ = pipeline.tables

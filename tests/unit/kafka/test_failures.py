@@ -5,19 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.general import FENCED, RETRIABLE
-from calve.sink_core.error_codes.kafka import (
-    BROKERS_BUSY,
-    KAFKA_SETTING,
-    LOG_IN,
-    NO_BROKER,
-    NO_ROOM,
-    NO_SUCH_TOPIC,
-    NOT_GRANTED,
-    TOO_FEW_BROKERS,
-    UNKNOWN_KAFKA_ERROR,
-)
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import CalveError, ConfigError, Fenced, RetriableError, Unreachable
 from calve.sink_core.kafka.failures import classify, reported
 from tests.codes import raises
@@ -45,35 +33,35 @@ def test_every_code_says_what_was_done_which_error_came_and_what_to_do(code: int
 @pytest.mark.parametrize(
     ("code", "kind", "told", "named"),
     [
-        (KafkaError._TRANSPORT, Unreachable, NO_BROKER, ["bootstrap.servers"]),
-        (KafkaError._TIMED_OUT, Unreachable, NO_BROKER, ["bootstrap.servers"]),
-        (KafkaError._AUTHENTICATION, Unreachable, LOG_IN, ["sasl.password"]),
-        (KafkaError._SSL, Unreachable, LOG_IN, ["ssl.ca.location"]),
-        (KafkaError.LEADER_NOT_AVAILABLE, Unreachable, BROKERS_BUSY, []),
-        (KafkaError.UNKNOWN_TOPIC_OR_PART, ConfigError, NO_SUCH_TOPIC, []),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, ConfigError, NOT_GRANTED, ["ACL"]),
-        (KafkaError._INVALID_ARG, ConfigError, KAFKA_SETTING, ["connections.yaml"]),
-        (KafkaError._FENCED, Fenced, FENCED, []),
-        (KafkaError.INVALID_PRODUCER_EPOCH, Fenced, FENCED, []),
-        (KafkaError.CONCURRENT_TRANSACTIONS, RetriableError, RETRIABLE, []),
-        (KafkaError.INVALID_REPLICATION_FACTOR, RetriableError, TOO_FEW_BROKERS, ["replication_factor"]),
-        (KafkaError._CRIT_SYS_RESOURCE, RetriableError, NO_ROOM, []),
-        (KafkaError.UNKNOWN, RetriableError, UNKNOWN_KAFKA_ERROR, []),
-        (KafkaError._STATE, RetriableError, UNKNOWN_KAFKA_ERROR, []),
+        (KafkaError._TRANSPORT, Unreachable, Code.NO_BROKER, ["bootstrap.servers"]),
+        (KafkaError._TIMED_OUT, Unreachable, Code.NO_BROKER, ["bootstrap.servers"]),
+        (KafkaError._AUTHENTICATION, Unreachable, Code.LOG_IN, ["sasl.password"]),
+        (KafkaError._SSL, Unreachable, Code.LOG_IN, ["ssl.ca.location"]),
+        (KafkaError.LEADER_NOT_AVAILABLE, Unreachable, Code.BROKERS_BUSY, []),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, ConfigError, Code.NO_SUCH_TOPIC, []),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, ConfigError, Code.NOT_GRANTED, ["ACL"]),
+        (KafkaError._INVALID_ARG, ConfigError, Code.KAFKA_SETTING, ["connections.yaml"]),
+        (KafkaError._FENCED, Fenced, Code.FENCED, []),
+        (KafkaError.INVALID_PRODUCER_EPOCH, Fenced, Code.FENCED, []),
+        (KafkaError.CONCURRENT_TRANSACTIONS, RetriableError, Code.RETRIABLE, []),
+        (KafkaError.INVALID_REPLICATION_FACTOR, RetriableError, Code.TOO_FEW_BROKERS, ["replication_factor"]),
+        (KafkaError._CRIT_SYS_RESOURCE, RetriableError, Code.NO_ROOM, []),
+        (KafkaError.UNKNOWN, RetriableError, Code.UNKNOWN_KAFKA_ERROR, []),
+        (KafkaError._STATE, RetriableError, Code.UNKNOWN_KAFKA_ERROR, []),
     ],
 )
 def test_the_kind_decides_about_retrying_and_the_hint_names_the_setting(
-    code: int, kind: type[CalveError], told: ErrorCode, named: list[str]
+    code: int, kind: type[CalveError], told: Code, named: list[str]
 ) -> None:
     error = classify(KafkaError(code), "reading")
-    assert (type(error), error.kind) == (kind, told)
+    assert (type(error), error.code) == (kind, told)
     assert all(setting in error.hint for setting in named)
 
 
 def test_a_block_reports_what_it_was_doing_and_keeps_the_cause() -> None:
     cause = KafkaException(KafkaError(KafkaError._TRANSPORT))
     with (
-        raises(NO_BROKER, "_TRANSPORT") as raised,
+        raises(Code.NO_BROKER, "_TRANSPORT") as raised,
         reported("describing the cluster"),
     ):
         raise cause
@@ -81,7 +69,7 @@ def test_a_block_reports_what_it_was_doing_and_keeps_the_cause() -> None:
 
 
 def test_a_time_out_of_the_block_is_unreachable() -> None:
-    with raises(NO_BROKER, "reading", "_TIMED_OUT"), reported("reading"):
+    with raises(Code.NO_BROKER, "reading", "_TIMED_OUT"), reported("reading"):
         raise TimeoutError
 
 

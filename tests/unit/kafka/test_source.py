@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo
 
-from calve.sink_core.error_codes.kafka import BROKERS_BUSY
+from calve.sink_core.codes import Code
 from calve.sink_core.kafka.source import Silent, end_offsets
 from calve.sink_core.offsets import TopicPartition
 from tests.codes import raises, says
@@ -69,7 +69,7 @@ def test_an_answer_without_an_offset_is_asked_for_again() -> None:
 
 
 def test_an_answer_that_never_holds_an_offset_is_no_end_offset() -> None:
-    with raises(BROKERS_BUSY, "t[0]", "LEADER_NOT_AVAILABLE"):
+    with raises(Code.BROKERS_BUSY, "t[0]", "LEADER_NOT_AVAILABLE"):
         asked(*[OFFSET_INVALID] * 5)
 
 
@@ -81,7 +81,7 @@ def test_a_partition_without_a_leader_is_waited_for_once_and_hides_no_other() ->
     for tries in (5, 1):
         silent = silent.again()
         assert end_offsets(cast(AdminClient, admin), [AT, OTHER], timeout_s=1.0, silent=silent) == {OTHER: 7}
-        says(str(silent.by_name["t[0]"]), BROKERS_BUSY)
+        says(str(silent.by_name["t[0]"]), Code.BROKERS_BUSY)
         assert (admin.asked.pop(AT), admin.asked.pop(OTHER)) == (tries, 1)
         assert end_offsets(cast(AdminClient, admin), [AT, OTHER], timeout_s=1.0, silent=silent) == {OTHER: 7}
         assert admin.asked == {OTHER: 1}, "within one look it is asked for once"
@@ -93,5 +93,5 @@ def test_a_partition_without_a_leader_is_waited_for_once_and_hides_no_other() ->
 
 
 def test_where_nothing_answers_its_error_is_raised() -> None:
-    with raises(BROKERS_BUSY, "t[0]"):
+    with raises(Code.BROKERS_BUSY, "t[0]"):
         end_offsets(cast(AdminClient, Leaderless([], {AT, OTHER})), [AT, OTHER], timeout_s=1.0, silent=Silent())

@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 
 from calve import build_pipeline_defs, load_pipeline
-from calve.sink_core.error_codes.files import SETTINGS, WHICH_DOCUMENT
+from calve.sink_core.codes import Code
 from tests.codes import raises, says
 from tests.documents import text
 
@@ -132,7 +132,7 @@ def test_an_unknown_key_is_named_with_file_line_and_the_nearest_key(project: Pat
     line = file.read_text().splitlines().index("  dead_leters: {table: air.flights_dead_letters, stop_above: 5%}") + 1
     done = run(["dg", "check", "defs"], project)
     assert done.returncode == 1
-    says(done.stdout + done.stderr, SETTINGS, f"{file}:{line}: dead_leters: ", "dead_letters")
+    says(done.stdout + done.stderr, Code.SETTINGS, f"{file}:{line}: dead_leters: ", "dead_letters")
 
 
 def test_the_schema_finds_a_wrong_value_without_loading_anything(project: Path) -> None:
@@ -157,9 +157,9 @@ def test_pipelines_may_share_a_defs_yaml(project: Path) -> None:
     assert "others_ingest_job" in listed.stdout
     assert load_pipeline(Path(f"{file}#others")).table_names[0] == "sea.flights"
     both = f"{file}#flights, {file}#others"
-    with raises(WHICH_DOCUMENT, 2, both):
+    with raises(Code.WHICH_DOCUMENT, 2, both):
         load_pipeline(file)
-    with raises(WHICH_DOCUMENT, "third", both):
+    with raises(Code.WHICH_DOCUMENT, "third", both):
         load_pipeline(Path(f"{file}#third"))
 
 

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.reading import FormatsByTopic, KeySettings, SchemaFile, TopicFormat, ValueSettings
 from calve.sink_core.config.sink_source import TopicFormats
-from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.files import PROTOBUF_KEY, TWO_FORMATS
-from calve.sink_core.error_codes.tables import NO_TYPE
 from calve.sink_core.records.columns.kafka_column import RAW_KEY
 from calve.sink_core.records.decode.decoded import DECODE, FIT
 from calve.sink_core.records.keys import KeyDecoder, KeyReader
@@ -100,11 +98,11 @@ def test_one_that_cannot_be_is_told_apart(
 @pytest.mark.parametrize(
     ("settings", "code"),
     [
-        (KeySettings(ValueSettings("json"), "longer"), NO_TYPE),
-        (KeySettings(ValueSettings("protobuf"), "long"), PROTOBUF_KEY),
+        (KeySettings(ValueSettings("json"), "longer"), Code.NO_TYPE),
+        (KeySettings(ValueSettings("protobuf"), "long"), Code.PROTOBUF_KEY),
     ],
 )
-def test_a_type_that_keys_cannot_be_is_refused(settings: KeySettings, code: ErrorCode) -> None:
+def test_a_type_that_keys_cannot_be_is_refused(settings: KeySettings, code: Code) -> None:
     with raises(code, "source.key.as", settings.as_type):
         KeyDecoder(settings)
 
@@ -137,5 +135,5 @@ def test_a_topic_found_later_is_of_one_entry_only() -> None:
     entries = [TopicFormats(topics_regex=regex, value={"type": "string"}) for regex in ("a.*", ".*b")]  # pyright: ignore[reportArgumentType]
     found = FormatsByTopic(others=tuple((entry, TopicFormat()) for entry in entries))
     assert found.of("ax") == found.of("xb") == found.of("x") == TopicFormat()
-    with raises(TWO_FORMATS, "source.formats", "ab", 0, 1):
+    with raises(Code.TWO_FORMATS, "source.formats", "ab", 0, 1):
         found.of("ab")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyiceberg.schema import Schema
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.load import load
 from calve.sink_core.config.reading import RegistrySettings, ValueSettings
-from calve.sink_core.error_codes.files import CONNECTION, LITERAL_SECRET, SETTINGS
 from calve.sink_core.records.json.columns import ONLY_NULL, infer_schema
 from calve.sink_core.sink.scaffold import Draft, catalog_keys, connections_text, name_from, only_name, pipeline_text
 from tests.codes import raises
@@ -69,17 +69,17 @@ def test_what_the_sample_could_not_tell_is_a_comment_at_the_column() -> None:
 
 def test_a_reference_stays_and_a_literal_secret_is_refused() -> None:
     assert "sasl.password: ${ENV:PASSWORD}" in connections({**KAFKA, "sasl.password": "${ENV:PASSWORD}"})
-    with raises(LITERAL_SECRET, "sasl.password") as raised:
+    with raises(Code.LITERAL_SECRET, "sasl.password") as raised:
         connections({**KAFKA, "sasl.password": "hidden"})
     assert "hidden" not in str(raised.value)
 
 
 def test_what_no_file_may_say_is_refused_before_it_is_written() -> None:
-    with raises(SETTINGS, "kafka.main.group.id"):
+    with raises(Code.SETTINGS, "kafka.main.group.id"):
         connections({**KAFKA, "group.id": "mine"})
-    with raises(SETTINGS, "name: "):
+    with raises(Code.SETTINGS, "name: "):
         pipeline_text(draft(infer_schema([b'{"id": 1}']), name="Not A Name"))
-    with raises(SETTINGS, "tables.0.name: ", "'flights'"):
+    with raises(Code.SETTINGS, "tables.0.name: ", "'flights'"):
         pipeline_text(draft(infer_schema([b'{"id": 1}']), table="flights"))
 
 
@@ -110,7 +110,7 @@ def test_the_catalogs_type_follows_from_its_address(
 def test_a_connection_is_named_when_there_are_several() -> None:
     assert only_name("kafka", {"main": 1}, None) == "main"
     assert only_name("kafka", {"main": 1, "other": 2}, "other") == "other"
-    with raises(CONNECTION, 2, "kafka", "main"):
+    with raises(Code.CONNECTION, 2, "kafka", "main"):
         only_name("kafka", {"main": 1, "other": 2}, None)
-    with raises(CONNECTION, "kafka", "mian", "main"):
+    with raises(Code.CONNECTION, "kafka", "mian", "main"):
         only_name("kafka", {"main": 1}, "mian")

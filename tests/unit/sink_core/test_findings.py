@@ -62,7 +62,7 @@ def test_the_message_has_both_values_the_code_and_the_answers(kind: FindingKind)
     answer = f"calve resolve p.yaml {kind.name} --subject air.flights --choose {'|'.join(error.choices)}"
     assert second == f"  → {answer if error.choices else kind.hint}"
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - errors cross process borders
-    assert (str(again), again.kind, again.choices) == (str(error), kind, error.choices)
+    assert (str(again), again.code, again.choices) == (str(error), kind.code, error.choices)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from calve.sink_core import jars
-from calve.sink_core.error_codes.machine import JARS_DIFFER, MAVEN
+from calve.sink_core.codes import Code
 from tests.codes import raises
 
 
@@ -28,7 +28,7 @@ def test_without_a_way_to_maven_central_the_error_says_so_and_nothing_half_done_
         monkeypatch.setenv(variable, "http://127.0.0.1:1")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    with raises(MAVEN, "spark", tmp_path):
+    with raises(Code.MAVEN, "spark", tmp_path):
         jars.spark_jars()
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
 
@@ -77,5 +77,5 @@ def test_files_that_are_not_those_of_the_lock_are_refused(
     if change == "none":
         jars.require_locked(toy, tmp_path)
         return
-    with raises(JARS_DIFFER, "toy", "c-1.jar" if change == "one more" else "b-1.jar"):
+    with raises(Code.JARS_DIFFER, "toy", "c-1.jar" if change == "one more" else "b-1.jar"):
         jars.require_locked(toy, tmp_path)

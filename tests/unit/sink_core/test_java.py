@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.sink_core.error_codes.machine import JAVA
+from calve.sink_core.codes import Code
 from calve.sink_core.java import find_java, write_properties
 from tests.codes import raises
 
@@ -31,14 +31,14 @@ def test_an_old_java_is_refused_with_both_versions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, major: int
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path, version)))
-    with raises(JAVA, major, 17):
+    with raises(Code.JAVA, major, 17):
         find_java()
 
 
 def test_without_java_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with raises(JAVA, "PATH", "openjdk-17-jre-headless"):
+    with raises(Code.JAVA, "PATH", "openjdk-17-jre-headless"):
         find_java()
 
 

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from calve.sink_core.error_codes.source import NOT_FLAT
+from calve.sink_core.codes import Code
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.offsets_topic import MIGRATED, key_of, parsed_key, sentinel_key
 from tests.codes import raises
@@ -35,7 +35,7 @@ def test_what_json_tells_apart_differs(left: str, right: str) -> None:
     ],
 )
 def test_what_is_not_flat_is_refused_by_its_field(text: str, named: list[str]) -> None:
-    with raises(NOT_FLAT, *named):
+    with raises(Code.NOT_FLAT, *named):
         FlatMap.parsed(text)
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from calve import RetriableError, TerminalError
-from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.source import NO_SOURCE_CLASS, SOURCE_AWAY, SOURCE_BROKE_RULES, SOURCE_FAILED
+from calve.sink_core.codes import Code
 from calve.sink_core.source.base import Limits, Record, Rows, Stored, Topic, Update, Work
 from calve.sink_core.source.batches import by_slot
 from calve.sink_core.source.flat_map import FlatMap
@@ -68,17 +67,17 @@ def opened(folder: Path, does: str, reserved: Sequence[str] = ()) -> OpenedSourc
 @pytest.mark.parametrize(
     ("does", "asks", "code", "named"),
     [
-        ("twice", lambda s: s.plan({}, LIMITS), SOURCE_BROKE_RULES, ["plan()", A.json]),
-        ("elsewhere", lambda s: s.plan({}, LIMITS), SOURCE_BROKE_RULES, ["plan()", A.json, ONE.json, None]),
-        ("type", lambda s: s.topics(), SOURCE_BROKE_RULES, ["topics()", "str", "Topic"]),
-        ("topic", lambda s: list(s.read(WORK)), SOURCE_BROKE_RULES, ["read()", "other", "topics()"]),
-        ("OSError", lambda s: list(s.read(WORK)), SOURCE_AWAY, [A.json, "OSError: gone"]),
-        ("TimeoutError", lambda s: list(s.read(WORK)), SOURCE_AWAY, [A.json, "TimeoutError: gone"]),
-        ("ValueError", lambda s: list(s.read(WORK)), SOURCE_FAILED, [A.json, "ValueError: gone", "calve resume"]),
-        ("update", lambda s: s.update_offsets({}), SOURCE_BROKE_RULES, ["update_offsets()", "dict", "FlatMap"]),
+        ("twice", lambda s: s.plan({}, LIMITS), Code.SOURCE_BROKE_RULES, ["plan()", A.json]),
+        ("elsewhere", lambda s: s.plan({}, LIMITS), Code.SOURCE_BROKE_RULES, ["plan()", A.json, ONE.json, None]),
+        ("type", lambda s: s.topics(), Code.SOURCE_BROKE_RULES, ["topics()", "str", "Topic"]),
+        ("topic", lambda s: list(s.read(WORK)), Code.SOURCE_BROKE_RULES, ["read()", "other", "topics()"]),
+        ("OSError", lambda s: list(s.read(WORK)), Code.SOURCE_AWAY, [A.json, "OSError: gone"]),
+        ("TimeoutError", lambda s: list(s.read(WORK)), Code.SOURCE_AWAY, [A.json, "TimeoutError: gone"]),
+        ("ValueError", lambda s: list(s.read(WORK)), Code.SOURCE_FAILED, [A.json, "ValueError: gone", "calve resume"]),
+        ("update", lambda s: s.update_offsets({}), Code.SOURCE_BROKE_RULES, ["update_offsets()", "dict", "FlatMap"]),
     ],
 )
-def test_it_is_told_what_it_did(does: str, asks: Any, code: ErrorCode, named: list[object], tmp_path: Path) -> None:
+def test_it_is_told_what_it_did(does: str, asks: Any, code: Code, named: list[object], tmp_path: Path) -> None:
     with opened(tmp_path, does) as source, raises(code, "test_opening:Broken", *named):
         asks(source)
 
@@ -102,7 +101,7 @@ def test_what_may_pass_and_what_needs_a_person_are_told_apart(does: str, kind: t
 def test_calves_own_topics_are_not_to_be_named(tmp_path: Path) -> None:
     with (
         opened(tmp_path, "", reserved=["lines"]) as source,
-        raises(SOURCE_BROKE_RULES, "lines"),
+        raises(Code.SOURCE_BROKE_RULES, "lines"),
     ):
         source.topics()
 
@@ -121,7 +120,7 @@ def test_an_update_is_laid_over_what_is_pending(tmp_path: Path) -> None:
     ],
 )
 def test_a_class_that_cannot_be_used_is_named(type_: str, options: dict[str, str], named: list[str]) -> None:
-    with raises(NO_SOURCE_CLASS, type_, *named):
+    with raises(Code.NO_SOURCE_CLASS, type_, *named):
         OpenedSource(SourceSpec(type_, options))
 
 

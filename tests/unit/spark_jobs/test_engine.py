@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.connections import SparkSettings
-from calve.sink_core.error_codes.machine import SPARK_LOST
 from calve.sink_core.errors import ProtocolError
 from calve.spark_jobs.engine import SparkEngine
 from calve.spark_jobs.session import Started
@@ -66,5 +66,5 @@ def test_results_come_in_the_order_of_the_tasks(settings: SparkSettings) -> None
 
 @pytest.mark.parametrize("numbers", [(0, 1, 2, 1), (0, 1, 1), (0, 1)])
 def test_a_task_without_a_result_or_with_two_stops_the_batch(settings: SparkSettings, numbers: tuple[int, ...]) -> None:
-    with raises(SPARK_LOST, len(numbers), 3, of=ProtocolError):
+    with raises(Code.SPARK_LOST, len(numbers), 3, of=ProtocolError):
         run(settings, *numbers)

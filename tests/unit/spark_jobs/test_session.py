@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.sink_core.error_codes.machine import SPARK_START
+from calve.sink_core.codes import Code
 from tests.codes import says
 
 SECRET = "s3cret/of the%store"
@@ -57,7 +57,7 @@ except CalveError as error:
 def test_settings_are_in_a_file_and_no_argument(seen: Path, mine: str | None) -> None:
     environment = {**os.environ, **({SUBMIT: mine} if mine else {})}
     done = subprocess.run([sys.executable, "-c", START], env=environment, capture_output=True, text=True, check=True)
-    says(done.stdout, SPARK_START, True)
+    says(done.stdout, Code.SPARK_START, True)
     arguments = (seen / "arguments").read_text()
     assert "--properties-file" in arguments
     assert arguments.endswith("\n".join((mine or "pyspark-shell").split()) + "\n")

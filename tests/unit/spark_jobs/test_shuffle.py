@@ -18,8 +18,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from calve.sink_core.error_codes.general import TABLE_UNUSABLE
-from calve.sink_core.error_codes.machine import SPARK_LOST
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import RetriableError, TableUnusable
 from calve.sink_core.iceberg.write.spread import PieceWriter
 from calve.sink_core.records.columns.arrow import arrow_schema
@@ -85,16 +84,16 @@ def test_what_was_sent_is_what_came() -> None:
     spec: Any = Spec()
     assert len(shuffle._results(spec, 2, [*READ, written((0, 4), (1, 10)), written((0, 6))])) == 4
     for wrong in ([written((0, 4), (1, 10))], [written((0, 10), (1, 10)), written((1, 1))], [written((0, 9), (1, 11))]):
-        with raises(SPARK_LOST, 2, 20, of=RetriableError):
+        with raises(Code.SPARK_LOST, 2, 20, of=RetriableError):
             shuffle._results(spec, 2, [*READ, *wrong])
-    with raises(SPARK_LOST, 1, 2, 10, of=RetriableError):
+    with raises(Code.SPARK_LOST, 1, 2, 10, of=RetriableError):
         shuffle._results(spec, 2, [READ[0], written((0, 10))])
 
 
 def test_the_error_of_the_first_task_that_failed_is_raised() -> None:
     spec: Any = Spec()
     failed = [row(shuffle._FAILED, task, TableUnusable(f"by task {task}")) for task in (3, 1)]
-    with raises(TABLE_UNUSABLE, "task", 1):
+    with raises(Code.TABLE_UNUSABLE, "task", 1):
         shuffle._results(spec, 4, [*READ, *failed])
 
 

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from calve.orchestration.dagster.common.names import RESOLVE
 from calve.orchestration.dagster.common.operations.job import Operation, P, Told, Work
+from calve.sink_core.codes import Code
 from calve.sink_core.config.effective import Pipeline
-from calve.sink_core.error_codes.files import OPTION
 
 if TYPE_CHECKING:
     from calve.sink_core.control.answers import Answers, Offer
@@ -39,7 +39,7 @@ def resolve(pipeline: Pipeline, answers_of: "Callable[[P], Answers[P]]") -> Oper
             return _shown(at, answers.offers(config.finding or None, subject))
         if not config.finding:
             raise ConfigError(
-                "choice: of which finding?", hint="set finding; a run without a choice lists them", code=OPTION
+                "choice: of which finding?", hint="set finding; a run without a choice lists them", code=Code.OPTION
             )
         prepared = answers.prepare(config.finding, subject, config.choice)
         for line in (prepared.found.message, f"{prepared.choice}:", *prepared.answer.would):

@@ -13,8 +13,8 @@ from calve.orchestration.dagster.common.operations.job import Operation, Told, W
 from calve.orchestration.dagster.sink import metadata, table_page
 from calve.orchestration.dagster.sink.names import DEAD_LETTERS, REPLAY_DEAD_LETTERS
 from calve.orchestration.times import moment_or_age_ms, offset_range
+from calve.sink_core.codes import Code
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.error_codes.operations import OTHER_RANGE_JOB
 from calve.sink_core.errors import RetriableError
 
 if TYPE_CHECKING:
@@ -80,7 +80,9 @@ def replay(pipeline: SinkPipeline) -> "Operation[Session, ReplayConfig]":
         at.say(f"{report.table}: {report.ended}; {report.still_bad:,} still bad")
         if report.verdict is Verdict.STALE:
             raise RetriableError(
-                f"{report.table}: {report.ended}", hint="run again when other range jobs are over", code=OTHER_RANGE_JOB
+                f"{report.table}: {report.ended}",
+                hint="run again when other range jobs are over",
+                code=Code.OTHER_RANGE_JOB,
             )
         return _of_replay(report)
 

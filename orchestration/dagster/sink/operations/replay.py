@@ -13,10 +13,8 @@ from calve.orchestration.dagster.common.operations.job import Operation, Told, W
 from calve.orchestration.dagster.sink import metadata, table_page
 from calve.orchestration.dagster.sink.names import REPLAY, REPLAY_HOURS
 from calve.orchestration.times import span
+from calve.sink_core.codes import Code
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.error_codes.files import OPTION
-from calve.sink_core.error_codes.operations import FED_BY_OTHERS, NO_KAFKA_COLUMN, NOT_REPLACED, OTHER_RANGE_JOB
-from calve.sink_core.error_codes.records import CHANGES_READ_AGAIN
 from calve.sink_core.errors import ConfigError, RetriableError, TableUnusable
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 TRIES = 5
 """How often a replay is started again that another range job was faster than."""
 
-_NEVER_REPLACED = (CHANGES_READ_AGAIN, FED_BY_OTHERS, NOT_REPLACED, NO_KAFKA_COLUMN)
+_NEVER_REPLACED = (Code.CHANGES_READ_AGAIN, Code.FED_BY_OTHERS, Code.NOT_REPLACED, Code.NO_KAFKA_COLUMN)
 """What no hour of a table can be replayed for, whatever it has: others of its pipeline can."""
 
 OFFERED = timedelta(days=30)
@@ -70,7 +68,9 @@ def replay(pipeline: SinkPipeline) -> "Operation[Session, ReplayConfig]":
         table = config.table
         if config.refill and wanted is not None:
             raise ConfigError(
-                "refill reads what the table lost, times and ranges replace rows", hint="set one of them", code=OPTION
+                "refill reads what the table lost, times and ranges replace rows",
+                hint="set one of them",
+                code=Code.OPTION,
             )
         jobs = _jobs(at)
         if (wanted is None or not config.preview) and (held := at.held()):
@@ -111,7 +111,7 @@ def replay_hours(pipeline: SinkPipeline) -> "Operation[Session, HoursConfig]":
                 f"every table of {pipeline.name} takes row changes ({', '.join(sorted(pipeline.changing))}): records "
                 "read again would be put over newer ones",
                 hint="begin a new pipeline from `earliest` instead",
-                code=CHANGES_READ_AGAIN,
+                code=Code.CHANGES_READ_AGAIN,
             )
         jobs, made = _jobs(at), dict[str, Any]()
         if not config.preview:
@@ -177,7 +177,7 @@ def _previews(
         try:
             previews[table] = _preview(at, jobs, table, wanted)
         except TableUnusable as error:
-            if chosen or error.kind not in _NEVER_REPLACED:
+            if chosen or error.code not in _NEVER_REPLACED:
                 raise
             left_out[table] = error
     if not previews:
@@ -198,7 +198,7 @@ def _replayed(jobs: "RangeJobs", table: str, wanted: "Wanted") -> "RangeReport":
     raise RetriableError(
         f"{table}: other range jobs were faster {TRIES} times",
         hint="run again when other range jobs are over",
-        code=OTHER_RANGE_JOB,
+        code=Code.OTHER_RANGE_JOB,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 import pytest
 
 from calve.orchestration.local.broker import Broker
-from calve.sink_core.error_codes.hudi import HUDI_JVM
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import EXIT_DONE
 from calve.sink_core.hudi.files.place import Place
 from calve.sink_core.hudi.files.timeline import read_timeline
@@ -123,6 +123,6 @@ def test_a_hudi_client_that_is_killed_costs_a_try_and_no_record(
         code = run.finish(RUN_S)
     assert code == EXIT_DONE, run.output_text
     events = map(SINK.decode, filter(None, support.consume(world.bootstrap, f"calve.test.{world.name}.control")))
-    says("\n".join(why for e in events if isinstance(e, CommitComplete) for why in e.reasons.values()), HUDI_JVM)
+    says("\n".join(why for e in events if isinstance(e, CommitComplete) for why in e.reasons.values()), Code.HUDI_JVM)
     took = run_to_end(launcher.warm, world)
     tell(Outcome.of("Hudi's client: killed", "in-lock", world.difference(), took))

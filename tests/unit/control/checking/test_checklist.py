@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.checking.checklist import (
     Check,
     MissingPermission,
@@ -14,7 +15,6 @@ from calve.sink_core.control.checking.checklist import (
     answers,
     exit_code,
 )
-from calve.sink_core.error_codes.general import WRONG_INPUT
 from calve.sink_core.errors import CalveError, ConfigError, Unreachable
 from calve.sink_core.kafka.failures import reported
 from tests.codes import names
@@ -38,7 +38,7 @@ def test_what_needs_a_failed_check_is_skipped_and_the_rest_is_asked() -> None:
     found = {outcome.check: outcome for outcome in answers(checks)}
     skipped = {name: found.pop(name) for name in "bc"}
     assert list(found.values()) == [
-        Outcome("a", Status.FAILED, "wrong", "set it", code=WRONG_INPUT.code),
+        Outcome("a", Status.FAILED, "wrong", "set it", code=Code.WRONG_INPUT),
         Outcome("d", Status.NOTE, "read this", "maybe"),
         Outcome("e", Status.OK, "fine"),
     ]

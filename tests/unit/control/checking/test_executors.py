@@ -7,9 +7,9 @@ from importlib.metadata import version
 
 import pytest
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.formats import FORMATS
 from calve.sink_core.control.checking.executors import Probe, summary
-from calve.sink_core.error_codes.machine import EXECUTORS
 from tests.codes import names, raises
 
 
@@ -23,7 +23,7 @@ def test_what_an_executor_lacks_is_named_with_its_host(monkeypatch: pytest.Monke
     monkeypatch.delenv("CALVE_TEST_SECRET", raising=False)
     probe = Probe({"kafka": {"sasl.password": "${ENV:CALVE_TEST_SECRET}"}, "catalog": {}}, version="0.0.0")
     host = probe(0).host
-    with raises(EXECUTORS) as raised:
+    with raises(Code.EXECUTORS) as raised:
         summary([probe(0), probe(1)])
     lines = raised.value.message.splitlines()
     [unset] = [line for line in lines if "CALVE_TEST_SECRET" in line]

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from calve.sink_core.error_codes.hudi import FOREIGN_HUDI_TABLE, NO_HUDI_TYPE
-from calve.sink_core.error_codes.tables import UNREADABLE_NAMES
+from calve.sink_core.codes import Code
 from calve.sink_core.hudi.files.schema import from_avro, to_avro
 from calve.sink_core.records.columns.type_text import schema_of, type_text
 from tests.codes import raises
@@ -43,15 +42,15 @@ def test_hudi_s_own_columns_are_not_the_table_s() -> None:
 @pytest.mark.parametrize("kind", ["time", "uuid", "fixed[16]", "map<int, string>"])
 def test_what_hudi_has_not_is_refused_by_name(kind: str) -> None:
     columns = {"of": f"struct<a: {kind}>"}
-    with raises(NO_HUDI_TYPE, "air.flights", "of.a"):
+    with raises(Code.NO_HUDI_TYPE, "air.flights", "of.a"):
         to_avro(schema_of(columns), "air.flights")
 
 
 def test_names_of_hudi_s_are_refused() -> None:
-    with raises(UNREADABLE_NAMES, "_hoodie_"):
+    with raises(Code.UNREADABLE_NAMES, "_hoodie_"):
         to_avro(schema_of({"_hoodie_x": "long"}), "air.flights")
 
 
 def test_a_schema_that_is_none_is_refused() -> None:
-    with raises(FOREIGN_HUDI_TABLE, "air.flights"):
+    with raises(Code.FOREIGN_HUDI_TABLE, "air.flights"):
         from_avro("", "air.flights")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.sink_core.error_codes.hudi import STAGED_FOREIGN, STAGED_GONE
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.hudi.files.place import Place
 from calve.sink_core.hudi.files.staged import (
@@ -70,10 +70,10 @@ def test_a_manifest_says_what_was_written(place: Place) -> None:
     assert (ref.files, ref.rows, ref.data_bytes) == (1, 10, 4)
     assert read_staged(place, ref) == Staged(T, (file,))
     Path(ref.path).write_text("{}")
-    with raises(STAGED_GONE, "SHA-256"):
+    with raises(Code.STAGED_GONE, "SHA-256"):
         read_staged(place, ref)
     Path(ref.path).unlink()
-    with raises(STAGED_GONE):
+    with raises(Code.STAGED_GONE):
         read_staged(place, ref)
 
 
@@ -104,7 +104,7 @@ def test_a_forged_manifest_moves_no_file_of_others(place: Place, change: dict[st
     file = replace(staged(place), **change)
     [ref] = write_staged(place, OTHERS, "air.t", "uuid", [replace(file, name=staged(place).name)]).manifests
     ref = rewritten(ref, instant=T, files=[asdict(file)], changes=False)
-    with raises(STAGED_FOREIGN, *(repr(value) for value in change.values()), place.staged, of=ProtocolError):
+    with raises(Code.STAGED_FOREIGN, *(repr(value) for value in change.values()), place.staged, of=ProtocolError):
         read_staged(place, ref)
     assert not place.folder.exists()
 
@@ -112,7 +112,7 @@ def test_a_forged_manifest_moves_no_file_of_others(place: Place, change: dict[st
 def test_a_forged_instant_is_no_name_of_a_file(place: Place) -> None:
     [ref] = write_staged(place, OTHERS, "air.t", "uuid", [staged(place)]).manifests
     ref = rewritten(ref, instant="../../x", files=[asdict(staged(place))], changes=False)
-    with raises(STAGED_FOREIGN, "'../../x'"):
+    with raises(Code.STAGED_FOREIGN, "'../../x'"):
         read_staged(place, ref)
 
 
@@ -127,7 +127,7 @@ def test_a_forged_event_names_no_manifest_elsewhere(place: Place, tmp_path: Path
     }[where]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(Path(ref.path).read_bytes())
-    with raises(STAGED_FOREIGN, path, place.staged):
+    with raises(Code.STAGED_FOREIGN, path, place.staged):
         read_staged(place, replace(ref, path=str(path)))
 
 
@@ -138,7 +138,7 @@ def test_a_staged_file_that_is_a_link_leads_nowhere(place: Place, tmp_path: Path
     [ref] = write_staged(place, OTHERS, "air.t", "uuid", [file]).manifests
     (place.staged / file.folder / file.name).unlink()
     (place.staged / file.folder / file.name).symlink_to(secret)
-    with raises(STAGED_FOREIGN, repr(file.name)):
+    with raises(Code.STAGED_FOREIGN, repr(file.name)):
         read_staged(place, ref)
 
 
@@ -174,7 +174,7 @@ def test_a_file_that_is_in_the_table_need_not_be_staged_any_more_and_one_that_is
     (place.staged / file.folder / file.name).unlink()
     put_in_place(place, Staged(T, (file,)))
     (place.folder / file.name).unlink()
-    with raises(STAGED_GONE, file.name):
+    with raises(Code.STAGED_GONE, file.name):
         put_in_place(place, Staged(T, (file,)))
 
 

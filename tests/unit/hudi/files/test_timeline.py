@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.effective import HudiSettings
-from calve.sink_core.error_codes.hudi import NO_LOCAL_WAREHOUSE
 from calve.sink_core.hudi.files.place import Place, place_of, warehouse_of
 from calve.sink_core.hudi.files.timeline import instant_ms, instant_text, read_properties, read_timeline
 from tests.codes import raises
@@ -58,5 +58,5 @@ def test_a_warehouse_is_a_folder(named: str) -> None:
 
 
 def test_a_warehouse_in_an_object_store_is_refused() -> None:
-    with raises(NO_LOCAL_WAREHOUSE, "hudi.warehouse", "s3://b/x", "s3"):
+    with raises(Code.NO_LOCAL_WAREHOUSE, "hudi.warehouse", "s3://b/x", "s3"):
         warehouse_of(HudiSettings("h", "s3://b/x", {}))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.sink_core.error_codes.machine import JARS_DIFFER
+from calve.sink_core.codes import Code
 from calve.sink_core.hudi.java.fetched import PYSPARK, fetch_spark
 from tests.codes import raises
 
@@ -21,7 +21,7 @@ def test_another_spark_of_that_name_is_not_installed(tmp_path: Path, monkeypatch
         packed.addfile(member, io.BytesIO(code))
     for name, value in (("PIP_NO_INDEX", "1"), ("PIP_FIND_LINKS", str(index)), ("CALVE_JARS", str(tmp_path / "jars"))):
         monkeypatch.setenv(name, value)
-    with raises(JARS_DIFFER, PYSPARK):
+    with raises(Code.JARS_DIFFER, PYSPARK):
         fetch_spark(lambda _: None)
     assert not (tmp_path / "ran").exists()
     assert [path for path in (tmp_path / "jars").iterdir() if path.is_dir()] == []

@@ -8,8 +8,8 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, NestedField, StringType, TimeType, UUIDType
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import Logged
-from calve.sink_core.error_codes.tables import MERGE_COLUMN_GONE, MERGE_TYPE
 from calve.sink_core.iceberg.changes import merging
 from calve.sink_core.iceberg.changes.merging import Part, check_known, check_mergeable, first_part
 from calve.sink_core.iceberg.commit.parallel import LeavingMerges, NeedsCaller
@@ -112,7 +112,7 @@ def test_what_is_not_to_be_merged_needs_no_spark(batches: list[Batch], merged: b
 def test_a_column_that_was_dropped_stops_what_is_to_be_merged_by_it() -> None:
     schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(3, "lsn", LongType()))
     check_known(ORDERED, schema, table="db.t")
-    with raises(MERGE_COLUMN_GONE, "id", 2):
+    with raises(Code.MERGE_COLUMN_GONE, "id", 2):
         check_known(BY_BOTH, schema, table="db.t")
 
 
@@ -126,5 +126,5 @@ def test_a_column_that_was_dropped_stops_what_is_to_be_merged_by_it() -> None:
 def test_columns_that_spark_has_otherwise_are_refused(kind: TimeType | ListType, named: list[str]) -> None:
     key = NestedField(1, "id", LongType(), required=True)
     check_mergeable(Schema(key, NestedField(2, "v", StringType())), table="db.t")
-    with raises(MERGE_TYPE, "db.t", *named):
+    with raises(Code.MERGE_TYPE, "db.t", *named):
         check_mergeable(Schema(key, NestedField(2, "v", kind)), table="db.t")

@@ -11,8 +11,7 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import BooleanType, DoubleType, ListType, LongType, NestedField, StringType, StructType
 
-from calve.sink_core.error_codes import records
-from calve.sink_core.error_codes.code import ErrorCode
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import TableUnusable
 from calve.sink_core.iceberg.changes.deleted import check_deleted
 from calve.sink_core.iceberg.changes.equality import key_of
@@ -41,7 +40,7 @@ def table_of(*fields: NestedField) -> TableMetadata:
     ],
 )
 def test_a_table_that_can_keep_no_deleted_row(fields: list[NestedField], named: list[str]) -> None:
-    with raises(records.SOFT_DELETES, "db.t", *named, of=TableUnusable):
+    with raises(Code.SOFT_DELETES, "db.t", *named, of=TableUnusable):
         check_deleted(table_of(ID, *fields), (1,), table="db.t")
 
 
@@ -52,13 +51,13 @@ def test_a_row_that_keeps_only_its_key_may_be_kept() -> None:
 @pytest.mark.parametrize(
     ("fields", "key", "code"),
     [
-        ([NestedField(1, "id", LongType())], ["id"], records.OPTIONAL_KEY),
-        ([NestedField(1, "id", DoubleType(), required=True)], ["id"], records.KEY_TYPE),
-        ([ID], ["idd"], records.NO_SUCH_COLUMN),
-        ([ID], [], records.NO_KEY),
+        ([NestedField(1, "id", LongType())], ["id"], Code.OPTIONAL_KEY),
+        ([NestedField(1, "id", DoubleType(), required=True)], ["id"], Code.KEY_TYPE),
+        ([ID], ["idd"], Code.NO_SUCH_COLUMN),
+        ([ID], [], Code.NO_KEY),
     ],
 )
-def test_a_key_that_tells_no_rows_apart(fields: list[NestedField], key: list[str], code: ErrorCode) -> None:
+def test_a_key_that_tells_no_rows_apart(fields: list[NestedField], key: list[str], code: Code) -> None:
     with raises(code, "db.t", *key, of=TableUnusable):
         key_of(table_of(*fields), key, table="db.t")
 
@@ -66,12 +65,12 @@ def test_a_key_that_tells_no_rows_apart(fields: list[NestedField], key: list[str
 @pytest.mark.parametrize(
     ("path", "code"),
     [
-        ("text", records.ORDER_BY),
-        ("all.element.lsn", records.ORDER_BY),
-        ("source.scn", records.NO_SUCH_COLUMN),
+        ("text", Code.ORDER_BY),
+        ("all.element.lsn", Code.ORDER_BY),
+        ("source.scn", Code.NO_SUCH_COLUMN),
     ],
 )
-def test_a_column_that_is_no_order(path: str, code: ErrorCode) -> None:
+def test_a_column_that_is_no_order(path: str, code: Code) -> None:
     table = table_of(ID, TEXT, SOURCE, LISTED)
     assert order_of(table, "source.lsn", (1,), table="db.t") == LSN.field_id
     with raises(code, "db.t", path, of=TableUnusable):
@@ -79,5 +78,5 @@ def test_a_column_that_is_no_order(path: str, code: ErrorCode) -> None:
 
 
 def test_a_table_that_does_not_say_where_its_rows_come_from() -> None:
-    with raises(records.NO_ORIGIN, "db.t", "_kafka", of=TableUnusable):
+    with raises(Code.NO_ORIGIN, "db.t", "_kafka", of=TableUnusable):
         source_fields(table_of(ID, TEXT), (1,), table="db.t")

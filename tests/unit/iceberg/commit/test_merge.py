@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
-from calve.sink_core.error_codes.tables import MERGE_RACES_LOST
+from calve.sink_core.codes import Code
 from calve.sink_core.iceberg.changes import merging as parts
 from calve.sink_core.iceberg.commit.merge import LONGEST_S, MERGES, Merging
 from calve.sink_core.tables.history.shares import Events
@@ -145,7 +145,7 @@ def test_what_one_merge_does_not_take_has_merges_of_its_own_and_stays_where_a_la
 def test_a_merge_that_others_always_overtake_gives_up_and_leaves_no_branch(world: World) -> None:
     publish_changes(world, "b2")
     changes = Changes({"b2": [2]}, [lambda: world.append_foreign(100)] * MERGES)
-    with raises(MERGE_RACES_LOST, MERGES):
+    with raises(Code.MERGE_RACES_LOST, MERGES):
         world.commit(merging(changes))
     assert world.ids() == [1, *[100] * MERGES]
     assert refs(world) == {"main", TAG}

@@ -9,8 +9,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import Logged
-from calve.sink_core.error_codes.tables import FOREIGN_FILES, SPEC_GONE
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.iceberg.commit.preconditions import check_still_there, holds_tagged_files
 from calve.sink_core.iceberg.files.manifests import entries_of, write_manifest_of
@@ -68,7 +68,7 @@ def test_files_of_a_spec_that_was_removed_are_not_committed(world: World) -> Non
     event = world.event("b1", 1)
     check_still_there(world.table, pending(event))
     of_another = replace(event, manifests=(replace(event.manifests[0], spec_id=7),))
-    with raises(SPEC_GONE, 7, 0, "[0]"):
+    with raises(Code.SPEC_GONE, 7, 0, "[0]"):
         check_still_there(world.table, pending(of_another))
 
 
@@ -89,7 +89,7 @@ def test_a_forged_event_that_names_files_of_others_commits_nothing(world: World,
     if how == "gone":
         forged = replace(event, replaces=Replaces(base_snapshot_id=None, gone=(foreign,), kept=()))
     world.log.events += [forged, complete("b1")]
-    with raises(FOREIGN_FILES, path, location, "b1", of=ProtocolError):
+    with raises(Code.FOREIGN_FILES, path, location, "b1", of=ProtocolError):
         world.commit()
     assert world.table.current_snapshot() is None
 
@@ -102,7 +102,7 @@ def test_a_manifest_of_the_table_that_names_files_of_others_is_not_committed(wor
     table = world.table
     ref = write_manifest_of(table.io, table.metadata, 0, [theirs], metadata_path(table, "forged"))
     world.log.events += [replace(world.event("b1", 1), manifests=(ref,)), complete("b1")]
-    with raises(FOREIGN_FILES, theirs.file_path, ref.path, table.location(), of=ProtocolError):
+    with raises(Code.FOREIGN_FILES, theirs.file_path, ref.path, table.location(), of=ProtocolError):
         world.commit()
     assert world.table.current_snapshot() is None
 
@@ -112,7 +112,7 @@ def test_a_manifest_that_is_not_the_one_that_was_published_is_not_committed(worl
     [ref], [instead] = event.manifests, other.manifests
     Path(ref.path.removeprefix("file://")).write_bytes(Path(instead.path.removeprefix("file://")).read_bytes())
     world.log.events += [event, complete("b1")]
-    with raises(FOREIGN_FILES, ref.path, ref.sha256, instead.sha256, of=ProtocolError):
+    with raises(Code.FOREIGN_FILES, ref.path, ref.sha256, instead.sha256, of=ProtocolError):
         world.commit()
     assert world.table.current_snapshot() is None
 
@@ -129,5 +129,5 @@ def test_files_may_be_where_properties_of_the_table_put_them(world: World, prope
 def test_files_of_a_schema_that_was_removed_are_not_committed(world: World) -> None:
     """Its columns could stand for others by then."""
     event = world.event("b1", 1)
-    with raises(SPEC_GONE, 0, 5, "[0]"):
+    with raises(Code.SPEC_GONE, 0, 5, "[0]"):
         check_still_there(world.table, pending(replace(event, schema_id=5)))

@@ -9,8 +9,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import Logged
-from calve.sink_core.error_codes.operations import DELETE_FILES
 from calve.sink_core.iceberg.commit.plan import CommitPlan
 from calve.sink_core.iceberg.commit.removal import RemoveDeadLetters
 from calve.sink_core.iceberg.commit.replace import live_files
@@ -77,7 +77,7 @@ def test_dead_letters_that_somebody_deleted_do_not_come_back_with_the_file_they_
     land(dead, attempt_of(dead, own(2), row_deletes(dead, file, 2)))
     assert left(dead) == [1, 2, 8]
     plan = job(dead, "r1", 2)
-    with raises(DELETE_FILES):
+    with raises(Code.DELETE_FILES):
         RemoveDeadLetters().build(plan)
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calve.sink_core.error_codes.tables import OUTCOME_UNSEEN
+from calve.sink_core.codes import Code
 from calve.sink_core.iceberg.commit.plan import CommitPlan, SpecialCase
 from calve.sink_core.iceberg.commit.table import TableCommitter
 from tests.codes import finding, raises
@@ -90,7 +90,7 @@ def test_a_commit_that_nobody_can_ask_about_is_not_said_to_have_failed(
         return gone()
 
     through(world.catalog, monkeypatch, edge)
-    with raises(OUTCOME_UNSEEN):
+    with raises(Code.OUTCOME_UNSEEN):
         committer.commit(world.view.table)
 
 

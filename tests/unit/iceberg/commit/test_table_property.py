@@ -9,7 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table
 
-from calve.sink_core.error_codes.tables import RACES_LOST
+from calve.sink_core.codes import Code
 from calve.sink_core.iceberg.commit.swap import ATTEMPTS
 from calve.sink_core.iceberg.commit.table_property import change_property
 from tests.codes import raises
@@ -67,6 +67,6 @@ def test_who_loses_every_race_says_so(world: World, monkeypatch: pytest.MonkeyPa
         raise CommitFailedException("too late")
 
     through(world.catalog, monkeypatch, edge)
-    with raises(RACES_LOST, TABLE, ATTEMPTS, "attempts"):
+    with raises(Code.RACES_LOST, TABLE, ATTEMPTS, "attempts"):
         added(world, "ours")
     assert len(tries) == ATTEMPTS

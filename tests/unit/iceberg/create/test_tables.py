@@ -12,20 +12,10 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.effective import CatalogSettings
 from calve.sink_core.config.load import load
 from calve.sink_core.config.sink_pipeline import SinkPipeline
-from calve.sink_core.error_codes.catalogs import CATALOG_AWAY, CATALOG_REFUSES, CATALOG_SETTING
-from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.files import UNSET_VARIABLE
-from calve.sink_core.error_codes.tables import (
-    BAD_TERM,
-    IDENTIFIER_FIELDS,
-    NO_SUCH_TABLE,
-    NO_TYPE,
-    OTHER_FORMAT_VERSION,
-    TAKEN_FIELD,
-)
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.iceberg.catalog.opening import open_catalog, unreachable_as_ours
 from calve.sink_core.iceberg.create.tables import ensure_tables
@@ -135,7 +125,7 @@ def test_a_wrong_partition_term_is_named_and_nothing_is_created(
     term: str, named: list[str], catalog: SqlCatalog, tmp_path: Path
 ) -> None:
     wanted = pipeline(tmp_path, {"name": "air.flights", "auto_create": {"partition_by": [term]}})
-    with raises(BAD_TERM) as raised:
+    with raises(Code.BAD_TERM) as raised:
         ensure_tables(catalog, wanted, sample)
     before, _, said = raised.value.message.partition(f"partition_by {term!r}")
     names(before, "air.flights")
@@ -145,14 +135,14 @@ def test_a_wrong_partition_term_is_named_and_nothing_is_created(
 
 def test_a_partition_made_twice_is_refused(catalog: SqlCatalog, tmp_path: Path) -> None:
     wanted = pipeline(tmp_path, {"name": "a.t", "auto_create": {"partition_by": ["bucket(4, id)", "bucket(8, id)"]}})
-    with raises(BAD_TERM, "id_bucket"):
+    with raises(Code.BAD_TERM, "id_bucket"):
         ensure_tables(catalog, wanted, sample)
 
 
 def test_a_missing_table_that_is_not_to_be_created_comes_with_its_statement(
     catalog: SqlCatalog, tmp_path: Path
 ) -> None:
-    with raises(NO_SUCH_TABLE, "air.flights", "auto_create") as raised:
+    with raises(Code.NO_SUCH_TABLE, "air.flights", "auto_create") as raised:
         ensure_tables(catalog, pipeline(tmp_path, {"name": "air.flights"}), sample)
     assert "CREATE TABLE lake.air.flights (`id` bigint, `at` timestamp, `place` struct<`city`: string>, `_kafka`" in (
         raised.value.hint
@@ -164,13 +154,13 @@ def test_a_missing_table_that_is_not_to_be_created_comes_with_its_statement(
 @pytest.mark.parametrize("name", ["_kafka", "_Kafka"])
 def test_a_field_named_like_the_kafka_column_is_refused(catalog: SqlCatalog, tmp_path: Path, name: str) -> None:
     wanted = pipeline(tmp_path, {"name": "a.t", "auto_create": {}})
-    with raises(TAKEN_FIELD, "_kafka"):
+    with raises(Code.TAKEN_FIELD, "_kafka"):
         ensure_tables(catalog, wanted, lambda: {"flights": [f'{{"{name}": 1}}'.encode()]})
 
 
 def test_another_format_version_is_refused(catalog: SqlCatalog, tmp_path: Path) -> None:
     wanted = pipeline(tmp_path, {"name": "a.t", "auto_create": {"properties": {"format-version": 3}}})
-    with raises(OTHER_FORMAT_VERSION, "format-version", 3, 2, of=ConfigError):
+    with raises(Code.OTHER_FORMAT_VERSION, "format-version", 3, 2, of=ConfigError):
         ensure_tables(catalog, wanted, sample)
 
 
@@ -206,7 +196,7 @@ def test_a_table_created_by_somebody_else_at_the_same_moment_is_taken(catalog: S
     ],
 )
 def test_a_wrong_type_is_named_with_its_column(text: str, named: list[object]) -> None:
-    with raises(NO_TYPE) as raised:
+    with raises(Code.NO_TYPE) as raised:
         schema_of({"price": text})
     place, found, said = raised.value.message.partition(f": {text!r} ")
     assert found
@@ -225,23 +215,23 @@ def test_a_type_is_read_back_as_it_was_written(text: str) -> None:
 @pytest.mark.parametrize(
     ("properties", "code", "named"),
     [
-        ({"type": "rest", "uri": "http://127.0.0.1:1/"}, CATALOG_AWAY, ["lake", "ConnectionError"]),
-        ({"type": "rest", "uri": "127.0.0.1:1"}, CATALOG_SETTING, ["lake", "InvalidSchema"]),
-        ({"type": "sql", "uri": "sqlite:////dev/null/catalog.db"}, CATALOG_SETTING, ["/dev/null/catalog.db"]),
-        ({"type": "sql", "uri": "oracel://u:hidden@h/d"}, CATALOG_SETTING, ["lake", "NoSuchModuleError"]),
-        ({"type": "sql", "uri": "${ENV:CALVE_TEST_UNSET}"}, UNSET_VARIABLE, ["uri", "CALVE_TEST_UNSET"]),
+        ({"type": "rest", "uri": "http://127.0.0.1:1/"}, Code.CATALOG_AWAY, ["lake", "ConnectionError"]),
+        ({"type": "rest", "uri": "127.0.0.1:1"}, Code.CATALOG_SETTING, ["lake", "InvalidSchema"]),
+        ({"type": "sql", "uri": "sqlite:////dev/null/catalog.db"}, Code.CATALOG_SETTING, ["/dev/null/catalog.db"]),
+        ({"type": "sql", "uri": "oracel://u:hidden@h/d"}, Code.CATALOG_SETTING, ["lake", "NoSuchModuleError"]),
+        ({"type": "sql", "uri": "${ENV:CALVE_TEST_UNSET}"}, Code.UNSET_VARIABLE, ["uri", "CALVE_TEST_UNSET"]),
         (
             {"type": "sqll", "uri": "x", "token": "hidden"},
-            CATALOG_SETTING,
+            Code.CATALOG_SETTING,
             ["lake", "sqll", "rest, sql"],
         ),
-        ({"type": "", "uri": "x", "token": "hidden"}, CATALOG_SETTING, ["lake"]),
+        ({"type": "", "uri": "x", "token": "hidden"}, Code.CATALOG_SETTING, ["lake"]),
     ],
 )
 def test_trouble_with_the_catalog_is_said_without_secrets(
-    properties: dict[str, str], code: ErrorCode, named: list[str]
+    properties: dict[str, str], code: Code, named: list[str]
 ) -> None:
-    of = Unreachable if code is CATALOG_AWAY else ConfigError
+    of = Unreachable if code is Code.CATALOG_AWAY else ConfigError
     with raises(code, *named, of=of) as raised:
         open_catalog(CatalogSettings("lake", properties, {}))
     assert "hidden" not in str(raised.value)
@@ -251,18 +241,18 @@ def test_trouble_with_the_catalog_is_said_without_secrets(
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (OSError("AWS Error ACCESS_DENIED during HeadObject operation: No response body."), CATALOG_REFUSES),
-        (OSError("AWS Error UNKNOWN (HTTP status 403) during CreateMultipartUpload operation"), CATALOG_REFUSES),
-        (OSError("google::cloud::Status(PERMISSION_DENIED: no access)"), CATALOG_REFUSES),
-        (OSError("PUT failed: 403 AuthorizationPermissionMismatch"), CATALOG_REFUSES),
-        (PermissionError("denied"), CATALOG_REFUSES),
-        (ClientError({"Error": {"Code": "AccessDeniedException", "Message": "m"}}, "GetTable"), CATALOG_REFUSES),
-        (ClientError({"Error": {"Code": "ThrottlingException", "Message": "m"}}, "GetTable"), CATALOG_AWAY),
-        (OSError("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7"), CATALOG_AWAY),
-        (OSError("AWS Error UNKNOWN (HTTP status 503) during PutObject operation"), CATALOG_AWAY),
+        (OSError("AWS Error ACCESS_DENIED during HeadObject operation: No response body."), Code.CATALOG_REFUSES),
+        (OSError("AWS Error UNKNOWN (HTTP status 403) during CreateMultipartUpload operation"), Code.CATALOG_REFUSES),
+        (OSError("google::cloud::Status(PERMISSION_DENIED: no access)"), Code.CATALOG_REFUSES),
+        (OSError("PUT failed: 403 AuthorizationPermissionMismatch"), Code.CATALOG_REFUSES),
+        (PermissionError("denied"), Code.CATALOG_REFUSES),
+        (ClientError({"Error": {"Code": "AccessDeniedException", "Message": "m"}}, "GetTable"), Code.CATALOG_REFUSES),
+        (ClientError({"Error": {"Code": "ThrottlingException", "Message": "m"}}, "GetTable"), Code.CATALOG_AWAY),
+        (OSError("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7"), Code.CATALOG_AWAY),
+        (OSError("AWS Error UNKNOWN (HTTP status 503) during PutObject operation"), Code.CATALOG_AWAY),
     ],
 )
-def test_what_storage_refuses_is_told_from_storage_that_is_away(error: Exception, code: ErrorCode) -> None:
+def test_what_storage_refuses_is_told_from_storage_that_is_away(error: Exception, code: Code) -> None:
     with raises(code), unreachable_as_ours("loading table a.b"):
         raise error
 
@@ -295,14 +285,14 @@ def test_a_table_is_created_with_its_order_and_what_tells_rows_apart(catalog: Sq
 @pytest.mark.parametrize(
     ("setting", "wrong", "code", "named"),
     [
-        ("sort_order", "ad", BAD_TERM, ["ad", "at", "place.city"]),
-        ("sort_order", "day(id)", BAD_TERM, ["day", "id", "long"]),
-        ("identifier_fields", "ad", BAD_TERM, ["ad", "at", "place.city"]),
-        ("identifier_fields", "place", IDENTIFIER_FIELDS, ["place", "struct"]),
+        ("sort_order", "ad", Code.BAD_TERM, ["ad", "at", "place.city"]),
+        ("sort_order", "day(id)", Code.BAD_TERM, ["day", "id", "long"]),
+        ("identifier_fields", "ad", Code.BAD_TERM, ["ad", "at", "place.city"]),
+        ("identifier_fields", "place", Code.IDENTIFIER_FIELDS, ["place", "struct"]),
     ],
 )
 def test_an_order_or_an_identifier_that_does_not_hold_is_refused(
-    catalog: SqlCatalog, tmp_path: Path, setting: str, wrong: str, code: ErrorCode, named: list[str]
+    catalog: SqlCatalog, tmp_path: Path, setting: str, wrong: str, code: Code, named: list[str]
 ) -> None:
     config = pipeline(tmp_path, {"name": "a.b", "auto_create": {"columns": COLUMNS, setting: [wrong]}})
     with raises(code) as refused:
@@ -326,5 +316,5 @@ def test_columns_have_the_comments_that_the_file_gives_them(catalog: SqlCatalog,
 
 def test_a_comment_on_a_column_that_is_not_there_is_refused(catalog: SqlCatalog, tmp_path: Path) -> None:
     config = pipeline(tmp_path, {"name": "a.b", "auto_create": {"columns": COLUMNS, "comments": {"place.cty": "?"}}})
-    with raises(BAD_TERM, "a.b", "comments", "place.cty", "place.city"):
+    with raises(Code.BAD_TERM, "a.b", "comments", "place.cty", "place.city"):
         ensure_tables(catalog, config, no_sample)

@@ -9,7 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.schema import Schema
 
-from calve.sink_core.error_codes.catalogs import CATALOG_SETTING
+from calve.sink_core.codes import Code
 from calve.sink_core.iceberg.create.warehouse import has_namespace, number_of_namespaces, warehouse_of
 from tests.codes import raises
 
@@ -32,7 +32,7 @@ def test_what_was_written_to_try_it_is_deleted(catalog: Catalog, catalog_dir: Pa
 def test_a_warehouse_that_is_a_name_is_known_to_the_catalogs_service_only() -> None:
     with closing(InMemoryCatalog("lake", warehouse="main")) as catalog:
         assert warehouse_of(catalog, [], named=True) is None
-        with raises(CATALOG_SETTING, "lake", "warehouse", "main"):
+        with raises(Code.CATALOG_SETTING, "lake", "warehouse", "main"):
             warehouse_of(catalog, [], named=False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyiceberg.catalog import Catalog
 
-from calve.sink_core.error_codes.tables import NOT_PARQUET
+from calve.sink_core.codes import Code
 from calve.sink_core.iceberg.commit.replace import live_files
 from calve.sink_core.iceberg.examine.table import (
     check_usable,
@@ -66,5 +66,5 @@ def test_a_table_that_cannot_be_written_is_told_with_its_name(world: World) -> N
     check_usable(world.table, TABLE)
     with world.table.transaction() as change:
         change.set_properties({"write.format.default": "orc"})
-    with raises(NOT_PARQUET, TABLE, "write.format.default", "orc"):
+    with raises(Code.NOT_PARQUET, TABLE, "write.format.default", "orc"):
         check_usable(world.table, TABLE)

@@ -20,7 +20,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from calve.sink_core.error_codes.operations import NO_FIELD_IDS
+from calve.sink_core.codes import Code
 from calve.sink_core.iceberg.files.projection import rows_by_ids
 from calve.sink_core.records.columns.arrow import arrow_schema, file_schema, rebuild
 from tests.codes import raises
@@ -98,5 +98,5 @@ def test_some_columns_are_read_alone(tmp_path: Path) -> None:
 
 def test_a_file_without_ids_is_refused_where_a_null_could_not_be_told(tmp_path: Path) -> None:
     plain = pa.schema([field.remove_metadata() for field in file_schema(THEN)])
-    with raises(NO_FIELD_IDS, "l"):
+    with raises(Code.NO_FIELD_IDS, "l"):
         read(written(tmp_path / "f.parquet", plain), Schema(THEN.find_field(3)))

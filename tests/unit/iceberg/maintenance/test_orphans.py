@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-from calve.sink_core.error_codes.catalogs import METADATA_GONE
+from calve.sink_core.codes import Code
 from calve.sink_core.iceberg.files.manifests import entries_of, rewritten_name, rewritten_prefix
 from calve.sink_core.iceberg.maintenance.orphans import (
     Listed,
@@ -144,7 +144,7 @@ def test_a_table_that_can_t_be_loaded_hides_no_other_s_location(world: World) ->
     Path(inner.metadata_location.removeprefix("file://")).unlink()
     where = locations_of_all(world.catalog)
     assert where.pop(TABLE) == world.table.location()
-    says(str(where["other.inner.t"]), METADATA_GONE, "other.inner.t")
+    says(str(where["other.inner.t"]), Code.METADATA_GONE, "other.inner.t")
 
 
 def test_a_look_is_noted_unless_the_table_is_gone(world: World) -> None:

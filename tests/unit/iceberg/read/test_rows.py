@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from calve.sink_core.error_codes.catalogs import METADATA_GONE
+from calve.sink_core.codes import Code
 from calve.sink_core.iceberg.read.rows import all_rows, rows_added_since, rows_named, rows_where
 from tests.codes import raises
 from tests.unit.iceberg.commit.build import own
@@ -69,5 +69,5 @@ def test_files_that_no_snapshot_names_are_read_some_rows_at_a_time(table: Table)
 def test_a_file_that_is_gone_is_told_with_what_was_read(table: Table) -> None:
     manifest = manifest_of(table, 7)
     table.io.delete(manifest.path)
-    with raises(METADATA_GONE, TABLE):
+    with raises(Code.METADATA_GONE, TABLE):
         list(rows_named(table, [manifest], at_once=2))

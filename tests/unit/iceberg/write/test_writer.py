@@ -50,8 +50,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calve.sink_core.codes import Code
 from calve.sink_core.counts import PartitionCounts
-from calve.sink_core.error_codes.tables import FOREIGN_COLUMNS
 from calve.sink_core.iceberg.commit.append import build_append
 from calve.sink_core.iceberg.files.manifests import write_manifest
 from calve.sink_core.iceberg.files.written import WrittenFile, data_file
@@ -315,9 +315,9 @@ def test_columns_calve_does_not_write_are_null_or_refused(tables: Any) -> None:
     table = tables()
     add(table, write(table, rows))
     assert table.scan().to_arrow()["x"].null_count == len(ROWS)
-    with raises(FOREIGN_COLUMNS, "id"):
+    with raises(Code.FOREIGN_COLUMNS, "id"):
         write(table, rows.select(["s"]))
-    with raises(FOREIGN_COLUMNS, "large_string", "int64"):
+    with raises(Code.FOREIGN_COLUMNS, "large_string", "int64"):
         write(table, pa.RecordBatch.from_pydict({"id": [1], "s": [2]}))
 
 

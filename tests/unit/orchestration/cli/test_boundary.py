@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from calve.orchestration.cli.boundary import DEBUG, command
 from calve.orchestration.cli.options import AsJson
 from calve.sink_core import errors
-from calve.sink_core.error_codes.general import UNEXPECTED
+from calve.sink_core.codes import Code
 from tests.codes import says
 from tests.launch import CALVE
 
@@ -83,7 +83,7 @@ def test_what_nobody_expected_is_a_line_and_its_traceback_a_file_without_secrets
     result = CliRunner().invoke(app_that_raises(error))
     [file] = tmp_path.glob("calve-fail-*.txt")
     assert (result.exit_code, result.stdout) == (1, "")
-    says(result.stderr, UNEXPECTED, "RuntimeError: no way to postgresql://ann:***@host/db", file, "calve --debug")
+    says(result.stderr, Code.UNEXPECTED, "RuntimeError: no way to postgresql://ann:***@host/db", file, "calve --debug")
     assert len(result.stderr.splitlines()) == 2
     assert "second line" not in result.stderr
     kept = file.read_text()

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from calve.orchestration.cli.kinds import KINDS, OF_ALL
 from calve.orchestration.cli.main import app
 from calve.orchestration.cli.maintain import Task
+from calve.sink_core.codes import Code
 from calve.sink_core.config import kinds as registry
-from calve.sink_core.error_codes.files import OPTION, WRONG_KIND
 from calve.sink_core.errors import EXIT_BAD_INPUT
 from tests import toy_kind
 from tests.codes import says
@@ -86,7 +86,7 @@ def test_a_command_that_a_kind_does_not_have_is_refused_and_those_named_that_it_
         words = [verb, *rest, str(file), *more]
     refused = CliRunner().invoke(app, words)
     assert refused.exit_code == EXIT_BAD_INPUT
-    says(refused.stderr, WRONG_KIND, file, "toy", f"`{command}`", ", ".join(sorted(OF_ALL)))
+    says(refused.stderr, Code.WRONG_KIND, file, "toy", f"`{command}`", ", ".join(sorted(OF_ALL)))
 
 
 @pytest.mark.parametrize("words", [["import", "--from", "mm2"], ["export", "--to", "mm2"]])
@@ -94,11 +94,11 @@ def test_positions_of_mirror_maker_are_a_mirrors(file: Path, words: list[str]) -
     verb, option, other = words
     refused = CliRunner().invoke(app, ["positions", verb, str(file), option, other])
     assert refused.exit_code == EXIT_BAD_INPUT
-    says(refused.stderr, WRONG_KIND, file, "toy", f"`positions {verb} {option}`")
+    says(refused.stderr, Code.WRONG_KIND, file, "toy", f"`positions {verb} {option}`")
 
 
 @pytest.mark.parametrize("words", [[], ["positions.json", "--from", "mm2"]])
 def test_positions_come_from_one_place(file: Path, words: list[str]) -> None:
     refused = CliRunner().invoke(app, ["positions", "import", str(file), *words])
     assert refused.exit_code == EXIT_BAD_INPUT
-    says(refused.stderr, OPTION, "--from")
+    says(refused.stderr, Code.OPTION, "--from")

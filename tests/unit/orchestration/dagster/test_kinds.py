@@ -16,10 +16,10 @@ from calve.orchestration.cli.main import app
 from calve.orchestration.dagster import kinds
 from calve.orchestration.dagster.common.names import PIPELINE_TAG, STAGE_TAG
 from calve.orchestration.dagster.sensor import REASON_TAG
+from calve.sink_core.codes import Code
 from calve.sink_core.config import kinds as registry
 from calve.sink_core.config.document import documents
 from calve.sink_core.config.references import HIDDEN
-from calve.sink_core.error_codes.files import SETTINGS
 from calve.sink_core.errors import EXIT_BAD_INPUT
 from tests import toy_kind
 from tests.codes import names, says
@@ -66,7 +66,7 @@ def test_a_mistake_in_its_file_is_named_as_any_other_is(file: Path, before: str,
     file.write_text(file.read_text().replace(before, after))
     refused = calve("config", file)
     assert refused.exit_code == EXIT_BAD_INPUT
-    says(refused.stderr, SETTINGS, *named)
+    says(refused.stderr, Code.SETTINGS, *named)
 
 
 def test_schema_and_reference_have_it_beside_the_others(file: Path) -> None:

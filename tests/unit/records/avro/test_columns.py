@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
+from calve.sink_core.codes import Code
 from calve.sink_core.records.avro.columns import avro_columns
 from calve.sink_core.records.avro.schema import writer_schema
 from tests.codes import names, raises
@@ -53,12 +53,12 @@ def test_columns_are_exact_and_optional_where_null_may_be() -> None:
     ],
 )
 def test_a_field_without_a_column_is_named(avro: Any, named: list[object]) -> None:
-    with raises(NO_COLUMN_TYPE) as raised:
+    with raises(Code.NO_COLUMN_TYPE) as raised:
         avro_columns(written_with(avro))
     names(raised.value.message, *named)
 
 
 @pytest.mark.parametrize("text", ['"string"', "string", '{"type": "array", "items": "int"}'])
 def test_only_records_have_columns(text: str) -> None:
-    with raises(NO_RECORD):
+    with raises(Code.NO_RECORD):
         avro_columns(writer_schema("s", text))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, ListType, LongType, NestedField, StringType, StructType
 
-from calve.sink_core.error_codes.records import NO_SAMPLE, TRUNCATED
+from calve.sink_core.codes import Code
 from calve.sink_core.records.changes.envelopes import Debezium
 from calve.sink_core.records.changes.events import Events
 from calve.sink_core.records.changes.keys import RowKeyDecoder
@@ -107,7 +107,7 @@ def test_heartbeats_transactions_schema_changes_and_messages_are_left_out(other:
 
 
 def test_a_truncate_stops_or_is_left_out() -> None:
-    with raises(TRUNCATED, "db.t", "on_truncate"):
+    with raises(Code.TRUNCATED, "db.t", "on_truncate"):
         judged([event("t")], Events(Debezium(), COLUMNS, ["id"], table="db.t"))
     assert done(event("t"), event("c", None, row(1)), ignores_truncate=True) == [(row(1), False)]
 
@@ -214,7 +214,7 @@ def test_the_order_of_an_event_goes_with_its_rows() -> None:
 def test_columns_of_a_new_table_are_those_of_its_rows() -> None:
     schema = infer_schema([json.dumps(event("c", None, row(1))).encode()])
     assert [field.name for field in Debezium().row_columns(schema, table="db.t").fields] == ["id", "text"]
-    with raises(NO_SAMPLE, "db.t"):
+    with raises(Code.NO_SAMPLE, "db.t"):
         Debezium().row_columns(COLUMNS, table="db.t")
 
 

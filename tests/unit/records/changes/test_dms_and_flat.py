@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from calve.sink_core.error_codes.records import NO_SAMPLE, TRUNCATED
+from calve.sink_core.codes import Code
 from calve.sink_core.records.changes.envelopes import Debezium, Dms, Flat
 from calve.sink_core.records.changes.events import Envelope, Events
 from calve.sink_core.records.changes.kafka_key import keyed_events, optional_key
@@ -95,7 +95,7 @@ def test_control_messages_are_left_out_and_a_truncate_stops_or_is() -> None:
     events = [message("insert", row(1)), control("create-table"), control("drop-table"), control("add-column")]
     rows, bad, good = judged(Dms(), events)
     assert (rows, bad, good) == ([(row(1), False)], [], [0])
-    with raises(TRUNCATED, "on_truncate"):
+    with raises(Code.TRUNCATED, "on_truncate"):
         judged(Dms(), [control("truncate-table")])
     assert judged(Dms(), [control("truncate-table")], ignores_truncate=True) == ([], [], [])
 
@@ -161,7 +161,7 @@ def test_a_new_table_has_the_columns_of_the_rows() -> None:
     events = [control("create-table"), message("insert", {"id": 1, "name": "a"})]
     schema = infer_schema([json.dumps(each).encode() for each in events])
     assert [field.name for field in Dms().row_columns(schema, table="db.t").fields] == ["id", "name"]
-    with raises(NO_SAMPLE, "data"):
+    with raises(Code.NO_SAMPLE, "data"):
         Dms().row_columns(COLUMNS, table="db.t")
     flat_schema = infer_schema([b'{"Op": "I", "id": 1}'])
     assert [field.name for field in flat().row_columns(flat_schema, table="db.t").fields] == ["id"]
@@ -177,7 +177,7 @@ def test_a_field_beside_the_row_says_what_became_of_it() -> None:
         ({"id": 3, "name": None, "lsn": None}, True),
         (row(4), True),
     ]
-    with raises(TRUNCATED):
+    with raises(Code.TRUNCATED):
         judged(flat(), [{"Op": "t"}])
 
 

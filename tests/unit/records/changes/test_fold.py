@@ -28,7 +28,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calve.sink_core.error_codes.records import KEY_IN_TWO_PARTITIONS, KEY_MOVED
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import BadRecord
 from calve.sink_core.iceberg.changes.existing_rows import all_bounds, bounds_of
 from calve.sink_core.iceberg.files.partition import buckets_of
@@ -109,7 +109,7 @@ def test_a_row_that_goes_comes_too_where_deletes_are_soft() -> None:
 def test_a_key_from_two_partitions_is_refused_also_when_one_was_folded_before() -> None:
     first = last(table_of([(0, (1, "x", False)), (5, (2, "x", False))]))
     elsewhere = table_of([(1, (1, "x", True))], source=(1 << 32) + 7)
-    with raises(KEY_IN_TWO_PARTITIONS, 1, "x", "a[0]", "b[7]", 0):
+    with raises(Code.KEY_IN_TWO_PARTITIONS, 1, "x", "a[0]", "b[7]", 0):
         last(pa.concat_tables([first, elsewhere]))
 
 
@@ -155,7 +155,7 @@ def test_a_key_whose_row_came_from_another_partition_is_refused() -> None:
     stays = {(1, "x"): (1 << 32) + 7, (1, "y"): 0, (9, "x"): 0}
     check_unmoved(changes, KEY, came_from(stays), table="db.t", topics=TOPICS)
     moved = came_from({**stays, (2, "x"): 3, (3, "x"): 7})
-    with raises(KEY_MOVED, "db.t", "(2, 'x')", "b[7]", "a[3]", 1, of=BadRecord):
+    with raises(Code.KEY_MOVED, "db.t", "(2, 'x')", "b[7]", "a[3]", 1, of=BadRecord):
         check_unmoved(changes, KEY, moved, table="db.t", topics=TOPICS)
 
 

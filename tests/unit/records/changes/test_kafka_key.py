@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, LongType, NestedField, StringType
 
-from calve.sink_core.error_codes.records import KAFKA_KEY
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError, TableUnusable
 from calve.sink_core.records.changes.envelopes import Debezium
 from calve.sink_core.records.changes.events import Events
@@ -48,13 +48,13 @@ def test_a_new_table_has_the_keys_columns_first_and_once() -> None:
     columns = with_key(COLUMNS, key_columns("struct<id: string>"), stated=False, table="db.t")
     assert [(f.name, f.field_type) for f in columns.fields] == [("id", StringType()), ("text", StringType())]
     assert len({f.field_id for f in columns.fields}) == 2
-    with raises(KAFKA_KEY, "auto_create.columns.id", of=ConfigError):
+    with raises(Code.KAFKA_KEY, "auto_create.columns.id", of=ConfigError):
         with_key(COLUMNS, key_columns("struct<id: string>"), stated=True, table="db.t")
 
 
 def test_a_column_of_another_type_than_the_keys_is_refused() -> None:
     check_key_types(COLUMNS, [1], "struct<id: long>", table="db.t")
-    with raises(KAFKA_KEY, "db.t", "id", of=TableUnusable):
+    with raises(Code.KAFKA_KEY, "db.t", "id", of=TableUnusable):
         check_key_types(COLUMNS, [1], "struct<id: int>", table="db.t")
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, IcebergType, LongType, NestedField, StructType
 
-from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, SCHEMA_TOO_LARGE
+from calve.sink_core.codes import Code
 from calve.sink_core.records.avro.columns import avro_columns
 from calve.sink_core.records.avro.decoder import AvroDecoder, OneSchema
 from calve.sink_core.records.avro.schema import is_for_many_at_once, writer_schema
@@ -33,23 +33,23 @@ UNFIT = pytest.mark.parametrize("there", [None, ()], ids=["new table", "table"])
 @UNFIT
 def test_columns_of_types_that_name_types_are_counted_before_they_are_built(there: tuple[str, ...] | None) -> None:
     schema = writer_schema("schema id 7", json.dumps(record(id="long", r=twice(15))))
-    with raises(SCHEMA_TOO_LARGE, "schema id 7", "20,000"):
+    with raises(Code.SCHEMA_TOO_LARGE, "schema id 7", "20,000"):
         avro_columns(schema, Unfit(there))
     messages = Messages(OneFile(proto_file("schema id 7", twice_of_messages(15))))
-    with raises(SCHEMA_TOO_LARGE, "schema id 7", "20,000"):
+    with raises(Code.SCHEMA_TOO_LARGE, "schema id 7", "20,000"):
         protobuf_columns(messages.writer_of(HEADER + b"\0"), Unfit(there))
 
 
 def test_columns_of_references_to_references_are_counted_before_they_are_built() -> None:
     schema = json_schema("schema id 7", json.dumps({"type": "object", **definitions(15)}))
-    with raises(SCHEMA_TOO_LARGE, "schema id 7", "20,000"):
+    with raises(Code.SCHEMA_TOO_LARGE, "schema id 7", "20,000"):
         json_schema_columns(schema)
 
 
 @UNFIT
 def test_columns_go_only_so_deep(there: tuple[str, ...] | None) -> None:
     avro_columns(writer_schema("s", json.dumps(chain(50))))
-    with raises(SCHEMA_TOO_LARGE, "schema id 7", 50):
+    with raises(Code.SCHEMA_TOO_LARGE, "schema id 7", 50):
         avro_columns(writer_schema("schema id 7", json.dumps(chain(90))), Unfit(there))
 
 
@@ -95,7 +95,7 @@ def test_a_column_of_large_values_that_all_have_as_many_bytes_is_none(size: int)
     schema = writer_schema("s", json.dumps(record(id="long", f=written)))
     assert is_for_many_at_once(schema) is (size == 4096)
     if size > 4096:
-        with raises(NO_COLUMN_TYPE, "f", size):
+        with raises(Code.NO_COLUMN_TYPE, "f", size):
             avro_columns(schema)
     table = Schema(NestedField(1, "f", BinaryType(), required=False))
     values = [zigzag(1) + zigzag(0), zigzag(2) + zigzag(1) + b"x" * size]

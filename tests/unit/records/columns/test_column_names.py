@@ -8,11 +8,10 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.reading import FormatsByTopic
 from calve.sink_core.config.sink_pipeline import TableSettings
 from calve.sink_core.config.tables import AutoCreate, Steps
-from calve.sink_core.error_codes.records import NO_RECORD
-from calve.sink_core.error_codes.tables import UNREADABLE_NAMES
 from calve.sink_core.iceberg.create.tables import new_table
 from calve.sink_core.records.columns.column_names import RESERVED, Taken
 from calve.sink_core.records.columns.evolution import evolved
@@ -96,12 +95,12 @@ def test_a_sample_gives_only_columns_that_can_be_read() -> None:
         return [f.name for f in formats.columns(["t"], lambda: {"t": [json.dumps(record).encode()]}).fields]
 
     assert columns({"id": 1, "Id": 2, "_pos": 3, "": 4, "a.b": 5, "a": {"b": 7}}) == ["id", "a.b"]
-    with raises(NO_RECORD, "_pos"):
+    with raises(Code.NO_RECORD, "_pos"):
         columns({"_pos": 1})
 
 
 def test_columns_that_the_file_names_are_refused_with_the_reason() -> None:
     settings = TableSettings("db.t", "append", None, False, 1, Steps(), case_insensitive=False, owned=None)
     wanted = AutoCreate.model_validate({"columns": {"id": "long", "ID": "long"}})
-    with raises(UNREADABLE_NAMES, "db.t", "ID"):
+    with raises(Code.UNREADABLE_NAMES, "db.t", "ID"):
         new_table(settings, wanted, Schema)

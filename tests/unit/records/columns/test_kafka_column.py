@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from calve.sink_core.error_codes.tables import FOREIGN_COLUMNS
+from calve.sink_core.codes import Code
 from calve.sink_core.records.columns.arrow import arrow_schema, conform
 from calve.sink_core.records.columns.kafka_column import (
     has_kafka_column,
@@ -46,5 +46,5 @@ def test_the_column_is_told_apart_from_what_the_value_holds() -> None:
 
 @pytest.mark.parametrize("kind", [StringType(), StructType(NestedField(3, "topic", StringType()))])
 def test_a_column_of_that_name_and_another_type_is_refused(kind: StringType | StructType) -> None:
-    with raises(FOREIGN_COLUMNS, "t", "_kafka"):
+    with raises(Code.FOREIGN_COLUMNS, "t", "_kafka"):
         has_kafka_column(Schema(VALUE, NestedField(2, "_kafka", kind)), table="t")

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, StringType
 
-from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_SAMPLE
+from calve.sink_core.codes import Code
 from calve.sink_core.records.columns.type_text import spark_type_text
 from calve.sink_core.records.connect.columns import connect_columns
 from calve.sink_core.records.connect.decoder import ConnectDecoder, widest_type
@@ -286,20 +285,20 @@ def test_a_decimal_that_has_too_many_digits_at_the_columns_scale_does_not_fit() 
 @pytest.mark.parametrize(
     ("field", "code", "named"),
     [
-        (data("a", "bytes", "Decimal", scale="39"), NO_COLUMN_TYPE, ["a", 39]),
-        (data("a", "bytes", "Decimal", scale="-1"), NO_COLUMN_TYPE, ["a", -1]),
-        (named("a", "map", keys={"type": "bytes"}, values={"type": "string"}), NO_COLUMN_TYPE, ["a", "bytes"]),
-        (named("a", "struct", fields=[]), NO_SAMPLE, []),
+        (data("a", "bytes", "Decimal", scale="39"), Code.NO_COLUMN_TYPE, ["a", 39]),
+        (data("a", "bytes", "Decimal", scale="-1"), Code.NO_COLUMN_TYPE, ["a", -1]),
+        (named("a", "map", keys={"type": "bytes"}, values={"type": "string"}), Code.NO_COLUMN_TYPE, ["a", "bytes"]),
+        (named("a", "struct", fields=[]), Code.NO_SAMPLE, []),
     ],
 )
-def test_what_no_column_holds_is_refused_by_name(field: dict[str, Any], code: ErrorCode, named: list[object]) -> None:
+def test_what_no_column_holds_is_refused_by_name(field: dict[str, Any], code: Code, named: list[object]) -> None:
     with raises(code) as raised:
         columns(struct(field))
     names(raised.value.message, *named)
 
 
 def test_without_an_envelope_there_are_no_columns() -> None:
-    with raises(NO_SAMPLE):
+    with raises(Code.NO_SAMPLE):
         connect_columns(widest_type([b"{}", b"", envelope({"a": 1}, None)]))
 
 

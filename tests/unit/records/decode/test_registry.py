@@ -15,9 +15,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.reading import RegistrySettings, ValueSettings
 from calve.sink_core.detached import HOST
-from calve.sink_core.error_codes.records import NO_SAMPLE
 from calve.sink_core.records.avro.format import avro_format
 from calve.sink_core.records.columns.budget import MOST_CHARACTERS, MOST_LEVELS
 from calve.sink_core.records.decode.decoded import DECODE
@@ -82,7 +82,7 @@ def test_records_of_a_schema_beyond_the_budget_are_dead_letters_beside_others(
     assert found == [(DECODE, Naming("schema id 7", named)), {"id": 5}, (DECODE, Naming("schema id 7", named))]
     # A new table is made of the others as well.
     assert avro.columns(lambda: [framed(7), framed(GOOD)]).column_names == ["id"]
-    with raises(NO_SAMPLE, "schema id 7", named):
+    with raises(Code.NO_SAMPLE, "schema id 7", named):
         avro.columns(lambda: [framed(7)])
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calve.sink_core.error_codes.records import NO_SAMPLE, TWO_KINDS
+from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.type_text import type_text
 from calve.sink_core.records.json.columns import ONLY_EMPTY, ONLY_NULL, ROUNDED, infer_schema
@@ -84,7 +84,7 @@ def test_an_object_that_is_always_empty_has_no_column() -> None:
     ],
 )
 def test_two_kinds_in_one_field_are_refused_by_name(records: tuple[object, ...], named: list[str]) -> None:
-    with raises(TWO_KINDS) as raised:
+    with raises(Code.TWO_KINDS) as raised:
         inferred(*records)
     names_in(raised.value.message, *named)
 
@@ -95,7 +95,7 @@ def test_what_is_no_json_object_is_skipped() -> None:
 
 
 def test_a_sample_without_an_object_asks_for_the_columns() -> None:
-    with raises(NO_SAMPLE, "auto_create.columns"):
+    with raises(Code.NO_SAMPLE, "auto_create.columns"):
         infer_schema([b"not json"])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
+from calve.sink_core.codes import Code
 from calve.sink_core.records.columns.type_text import spark_type_text
 from calve.sink_core.records.json_schema.columns import json_schema_columns
 from calve.sink_core.records.json_schema.decoder import json_schema
@@ -101,7 +101,7 @@ def test_what_must_be_there_and_not_null_is_required() -> None:
     ],
 )
 def test_what_no_column_holds_is_refused_by_name(kind: Any, named: list[object]) -> None:
-    with raises(NO_COLUMN_TYPE) as raised:
+    with raises(Code.NO_COLUMN_TYPE) as raised:
         one(kind)
     names(raised.value.message, "schema id 7", *named)
 
@@ -115,5 +115,5 @@ def test_what_no_column_holds_is_refused_by_name(kind: Any, named: list[object])
     ],
 )
 def test_a_schema_without_fields_gives_no_table(root: Any) -> None:
-    with raises(NO_RECORD, "schema id 7"):
+    with raises(Code.NO_RECORD, "schema id 7"):
         columns(**root)

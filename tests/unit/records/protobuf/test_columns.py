@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.records import NO_COLUMN_TYPE, NO_RECORD
+from calve.sink_core.codes import Code
 from calve.sink_core.records.columns.type_text import spark_type_text
 from calve.sink_core.records.protobuf.columns import protobuf_columns
 from tests.codes import names, raises
@@ -44,19 +43,19 @@ def test_columns_are_those_of_the_message() -> None:
 @pytest.mark.parametrize(
     ("body", "code", "named"),
     [
-        ("message A { A a = 1; }", NO_COLUMN_TYPE, ["a", "A"]),
-        ("message A { repeated A a = 1; }", NO_COLUMN_TYPE, ["a.element", "A"]),
-        ("message A { map<string, A> a = 1; }", NO_COLUMN_TYPE, ["a.value", "A"]),
+        ("message A { A a = 1; }", Code.NO_COLUMN_TYPE, ["a", "A"]),
+        ("message A { repeated A a = 1; }", Code.NO_COLUMN_TYPE, ["a.element", "A"]),
+        ("message A { map<string, A> a = 1; }", Code.NO_COLUMN_TYPE, ["a.value", "A"]),
         (
             "message A { google.protobuf.Struct s = 1; }",
-            NO_COLUMN_TYPE,
+            Code.NO_COLUMN_TYPE,
             ["s.fields.value.struct_value", "google.protobuf.Struct"],
         ),
-        ("message A {}", NO_RECORD, ["A"]),
-        ("message A { B b = 1; } message B {}", NO_RECORD, ["A"]),
+        ("message A {}", Code.NO_RECORD, ["A"]),
+        ("message A { B b = 1; } message B {}", Code.NO_RECORD, ["A"]),
     ],
 )
-def test_what_no_column_holds_is_refused_by_name(body: str, code: ErrorCode, named: list[str]) -> None:
+def test_what_no_column_holds_is_refused_by_name(body: str, code: Code, named: list[str]) -> None:
     text = f'syntax = "proto3"; import "google/protobuf/struct.proto"; {body}'
     with raises(code) as raised:
         protobuf_columns(messages(text).writer_of(HEADER + b"\0"))

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from pyiceberg.schema import Schema
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.tables import Transform
-from calve.sink_core.error_codes.records import UNUSABLE_SQL
 from calve.sink_core.errors import ConfigError
 from calve.sink_core.records.columns.kafka_column import RAW_KEY, kafka_type
 from calve.sink_core.records.columns.type_text import schema_of
@@ -101,7 +101,7 @@ def test_what_the_table_requires_must_be_there() -> None:
     required = Schema(TABLE.fields[0].model_copy(update={"required": True}), TABLE.fields[1])
     found = run(made("*"), required, '{"id": 1}', '{"n": 2}')
     assert (found.good, [(bad.index, bad.message) for bad in found.bad]) == ([0], [(1, Naming(of="id"))])
-    with raises(UNUSABLE_SQL, "ns.t", "transform", "id", "select", of=ConfigError):
+    with raises(Code.UNUSABLE_SQL, "ns.t", "transform", "id", "select", of=ConfigError):
         Transforming(made("n"), required, table="ns.t")
 
 
@@ -134,7 +134,7 @@ def test_sql_that_cannot_be_is_refused_with_the_reason(sql: tuple[str, ...], sai
     if said is None:
         Transforming(transform, TABLE, table="ns.t")
         return
-    with raises(UNUSABLE_SQL, "ns.t", of=ConfigError) as refused:
+    with raises(Code.UNUSABLE_SQL, "ns.t", of=ConfigError) as refused:
         Transforming(transform, TABLE, table="ns.t")
     # What SQL's own reason is about.
     assert re.search(said, str(refused.value))
@@ -148,7 +148,7 @@ def test_sql_that_cannot_be_is_refused_with_the_reason(sql: tuple[str, ...], sai
     ],
 )
 def test_names_that_are_one_in_sql_are_refused(columns: dict[str, str], named: str) -> None:
-    with raises(UNUSABLE_SQL, named, of=ConfigError):
+    with raises(Code.UNUSABLE_SQL, named, of=ConfigError):
         Transforming(Transform(columns=columns, select="id"), TABLE, table="ns.t")
 
 
@@ -181,7 +181,7 @@ def test_what_only_duckdb_holds_is_a_failing_record(kind: str, sql: str, good: s
 
 
 def test_a_time_with_a_zone_is_refused() -> None:
-    with raises(UNUSABLE_SQL, "v", "time", of=ConfigError):
+    with raises(Code.UNUSABLE_SQL, "v", "time", of=ConfigError):
         Transforming(made("s::TIMETZ AS v", s="string"), schema_of({"v": "time"}), table="ns.t")
 
 
@@ -221,5 +221,5 @@ def test_types_arrive_as_the_table_has_them() -> None:
     [row] = run(made(select, id="long"), table, '{"id": 1}').columns.to_pylist()
     assert (row["u"], row["f"], str(row["d"])) == (b"\0" * 15 + b"*", b"\1\2", "1.50")
     assert (row["s"], row["l"], str(row["t"])) == ({"a": 1, "b": "x"}, [1, None], "10:00:00")
-    with raises(UNUSABLE_SQL, "b", of=ConfigError):
+    with raises(Code.UNUSABLE_SQL, "b", of=ConfigError):
         Transforming(made("{'b': 'x', 'a': 1} AS s", id="long"), table, table="ns.t")

@@ -163,7 +163,7 @@ def test_a_silent_partition_contributes_nothing_though_it_stands_at_its_position
     )
     assert event.through_ms == {"x": (BROKER, UNREAD, BROKER), "y": (BROKER,)}
     assert event.positions == {"x": (10, 4, 6), "y": (5,)}
-    says(event.silent["x[1]"], gone.kind)
+    says(event.silent["x[1]"], gone.code)
 
 
 @pytest.mark.parametrize(

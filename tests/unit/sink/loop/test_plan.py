@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.shares import Limits
-from calve.sink_core.error_codes.files import LEAST_ONE
-from calve.sink_core.error_codes.general import FAULT
-from calve.sink_core.error_codes.kafka import BEYOND_END, PARTITIONS_ADDED
 from calve.sink_core.offsets import OffsetRange, TopicPartition
 from calve.sink_core.sink.loop.plan import plan_batch
 from calve.sink_core.tables.batch import BatchPlan
@@ -244,12 +242,12 @@ def test_what_is_given_is_carried_along() -> None:
 
 
 def test_a_position_beyond_the_end_names_both() -> None:
-    with raises(BEYOND_END, "a[0]", 9, 4):
+    with raises(Code.BEYOND_END, "a[0]", 9, 4):
         plan({TopicPartition("a", 0): (9, -5)}, {"a": 1})
 
 
 def test_a_partition_without_an_end_is_named() -> None:
-    with raises(PARTITIONS_ADDED, "a[1]", 5):
+    with raises(Code.PARTITIONS_ADDED, "a[1]", 5):
         plan_batch(
             batch_id="b2",
             predecessor="b1",
@@ -264,7 +262,7 @@ def test_a_partition_without_an_end_is_named() -> None:
 
 @pytest.mark.parametrize("estimates", [{}, {"a": math.nan}, {"a": math.inf}, {"a": -1}])
 def test_a_lag_without_a_usable_estimate_names_the_topic(estimates: Mapping[str, float]) -> None:
-    with raises(FAULT):
+    with raises(Code.FAULT):
         plan({TopicPartition("a", 0): (0, 1)}, estimates)
 
 
@@ -274,5 +272,5 @@ def test_a_topic_without_lag_needs_no_estimate() -> None:
 
 @pytest.mark.parametrize("name", ["max_records", "max_bytes", "max_tasks", "min_task_bytes"])
 def test_a_limit_below_one_names_the_setting(name: str) -> None:
-    with raises(LEAST_ONE, name, 0):
+    with raises(Code.LEAST_ONE, name, 0):
         Limits(**{**asdict(WIDE), name: 0})

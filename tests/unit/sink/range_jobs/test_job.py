@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.sink_pipeline import TableSettings
 from calve.sink_core.config.tables import Steps
 from calve.sink_core.control.decision import Verdict
 from calve.sink_core.counts import PartitionCounts
-from calve.sink_core.error_codes.files import HISTORY_UNSET
 from calve.sink_core.offset_sets import ranges_of
 from calve.sink_core.offsets import NO_TOKEN, OffsetRange, Position, TopicPartition
 from calve.sink_core.sink.ledger.rows import LedgerRow
@@ -122,7 +122,7 @@ SETTINGS = TableSettings("db.new", "append", None, True, 1, Steps(), case_insens
 
 def test_a_table_that_was_not_fed_last_must_state_its_history() -> None:
     published = log(complete("boot", kind="bootstrap", tables=()), complete("b1"))
-    with raises(HISTORY_UNSET, "db.new", 1):
+    with raises(Code.HISTORY_UNSET, "db.new", 1):
         check_stated([SETTINGS], published)
     check_stated([replace(SETTINGS, history="none"), replace(SETTINGS, name=TABLE)], published)
     check_stated([SETTINGS], log(complete("boot", kind="bootstrap", tables=())))

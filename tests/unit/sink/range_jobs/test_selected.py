@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap64
 
-from calve.sink_core.error_codes.operations import NOT_HELD, NOT_PUBLISHED, OTHER_ROWS, TWO_TOPICS
+from calve.sink_core.codes import Code
 from calve.sink_core.offset_sets import of_range
 from calve.sink_core.offsets import OffsetRange
 from calve.sink_core.sink.range_jobs.selected import Wanted, check_same, moved_by, selected, whole_rows
@@ -47,20 +47,20 @@ def test_what_never_fed_the_table_is_taken_only_if_its_history_was_read() -> Non
 
 @pytest.mark.parametrize(("start", "end"), [(15, 21), (30, 35), (100, 101)], ids=["not fed", "lost", "not published"])
 def test_ranges_that_the_table_never_got_are_refused(start: int, end: int) -> None:
-    with raises(NOT_PUBLISHED):
+    with raises(Code.NOT_PUBLISHED):
         take(Wanted(ranges=(asked(start, end),)))
 
 
 def test_batches_that_are_absent_refuse_what_touches_them() -> None:
     absent = {"b": "is published and not committed yet"}
     assert take(Wanted(ranges=(asked(0, 10),)), absent=absent) == of_range(0, 10)
-    with raises(NOT_HELD, "b"):
+    with raises(Code.NOT_HELD, "b"):
         take(Wanted(ranges=(asked(9, 11),)), absent=absent)
 
 
 def test_offsets_that_two_topics_had_are_refused() -> None:
     former = row("z", 5, 8, former=True, topic_id="old")
-    with raises(TWO_TOPICS):
+    with raises(Code.TWO_TOPICS):
         selected(DATA, [*ROWS, former], Wanted(ranges=(asked(0, 10),)), (), {})
     assert selected(DATA, [*ROWS, former], Wanted(ranges=(asked(0, 5),)), (), {}) == {AT: of_range(0, 5)}
 
@@ -69,5 +69,5 @@ def test_ranges_of_whole_rows_must_give_as_many_rows_as_before() -> None:
     expected = whole_rows(DATA, [asked(0, 20), asked(12, 15), asked(20, 30)], ROWS, moved_by(()))
     assert expected == {asked(0, 20): 18}
     check_same(DATA, [RangeRead(*AT, 0, 20, 18), RangeRead(*AT, 12, 15, 1)], expected)
-    with raises(OTHER_ROWS, 17, 18):
+    with raises(Code.OTHER_ROWS, 17, 18):
         check_same(DATA, [RangeRead(*AT, 0, 20, 17)], expected)

@@ -10,7 +10,7 @@ import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from calve.sink_core.error_codes.source import FILE_COMPRESSED, FILE_FORBIDDEN, FILE_NAME, NO_FILES_ADDRESS
+from calve.sink_core.codes import Code
 from calve.sink_core.source.base import Limits
 from calve.sink_core.source.files.listing import Address, Found
 from calve.sink_core.source.files.place import Place
@@ -103,7 +103,7 @@ def test_what_has_taken_the_place_of_a_file_since_it_was_listed_is_not_opened(ki
 
 def test_a_folder_that_is_missing_is_said_to_be(tmp_path: Path) -> None:
     for path in (tmp_path / "nothing", tmp_path / "nothing" / "*.csv"):
-        with raises(NO_FILES_ADDRESS, "there", "/nothing"):
+        with raises(Code.NO_FILES_ADDRESS, "there", "/nothing"):
             Address(str(path), {}).files()
     assert Address(str(tmp_path / "*.csv"), {}).files() == []
     assert Address(f"memory://{unique('none')}/*.csv", {}).files() == []
@@ -116,7 +116,7 @@ def test_compressed_lines_are_refused_by_name_and_others_read(name: str, tmp_pat
     lines = reading(tmp_path)
     assert lines.values() == ["{}"]
     [blocker] = lines.blockers()
-    says(blocker.why, FILE_COMPRESSED, name)
+    says(blocker.why, Code.FILE_COMPRESSED, name)
 
 
 def test_a_name_that_is_no_utf_8_is_told_and_others_are_read(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_name_that_is_no_utf_8_is_told_and_others_are_read(tmp_path: Path) -> 
     assert lines.values() == ['{"n":1}']
     [blocker] = lines.blockers()
     assert blocker.where == "caf\\xe9.jsonl"
-    says(blocker.why, FILE_NAME)
+    says(blocker.why, Code.FILE_NAME)
     blocker.why.encode()
 
 
@@ -137,7 +137,7 @@ def test_a_file_that_may_not_be_opened_is_told_and_others_are_read(tmp_path: Pat
     lines = reading(f"forbidding://{tmp_path}/*.jsonl")
     assert lines.values() == ["{}"]
     [blocker] = lines.blockers()
-    says(blocker.why, FILE_FORBIDDEN, "a.jsonl")
+    says(blocker.why, Code.FILE_FORBIDDEN, "a.jsonl")
 
 
 def test_files_that_the_pattern_does_not_meet_are_told(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_files_that_the_pattern_does_not_meet_are_told(tmp_path: Path) -> None:
 
 def test_an_address_without_its_package_is_said_to_be() -> None:
     spec = SourceSpec(FILES, {"path": "nope://in/*", "format": "csv", "topic": "rows"})
-    with raises(NO_FILES_ADDRESS, "source.files.path"):
+    with raises(Code.NO_FILES_ADDRESS, "source.files.path"):
         OpenedSource(spec)
 
 
@@ -215,7 +215,7 @@ def test_those_that_have_not_changed_for_longest_come_first() -> None:
     found = [Found("a", 9, 3.0), Found("b", 9, 1.0), Found("c", 9, 2.0), Found("empty", 0, 0.0)]
     assert [each.name for each in unread(found, {}, 10.0, 0)] == ["b", "c", "a"]
     assert [each.name for each in unread(found, {}, 4.0, 2.0)] == ["b", "c"]
-    with raises(NO_FILES_ADDRESS):
+    with raises(Code.NO_FILES_ADDRESS):
         unread([Found("a", 9)], {}, 4.0, 2.0)
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from calve.sink_core.error_codes.source import FILE_OTHER_FORMAT
+from calve.sink_core.codes import Code
 from calve.sink_core.source.base import Limits
 from tests.codes import finding, names, raises, says
 from tests.unit.source.files.reading import append, reading
@@ -151,7 +151,7 @@ def test_what_can_not_be_read_is_named_and_others_are_read(made: Any, named: lis
     assert rows.values() == ['{"id":7}']
     [blocker] = rows.blockers()
     assert (blocker.where, blocker.since_ms) == ("a.parquet", 1000)
-    says(blocker.why, FILE_OTHER_FORMAT, "a.parquet", *named)
+    says(blocker.why, Code.FILE_OTHER_FORMAT, "a.parquet", *named)
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -183,5 +183,5 @@ def test_a_file_that_is_damaged_within_is_named_and_others_are_read(tmp_path: Pa
     rows = reading(tmp_path, "parquet")
     assert len(rows.read()) >= 3
     [blocker] = rows.stuck
-    says(blocker.why, FILE_OTHER_FORMAT, "a.parquet")
+    says(blocker.why, Code.FILE_OTHER_FORMAT, "a.parquet")
     assert rows.offset("b.parquet")["position"] == 3

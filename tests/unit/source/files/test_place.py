@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.sink_core.error_codes.source import NO_FILE_OFFSET
+from calve.sink_core.codes import Code
 from calve.sink_core.source.files.place import MARKED, Place
 from calve.sink_core.source.files.plan import partition_of
 from calve.sink_core.source.flat_map import FlatMap
@@ -29,7 +29,7 @@ def test_an_offset_is_flat_and_comes_back() -> None:
 def test_what_is_no_offset_of_a_file_stops(json: str, tmp_path: Path) -> None:
     lines = reading(tmp_path)
     lines.stored[partition_of("a.jsonl")] = FlatMap.parsed(json)
-    with raises(NO_FILE_OFFSET, "a.jsonl"):
+    with raises(Code.NO_FILE_OFFSET, "a.jsonl"):
         lines.plan()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from calve.sink_core.error_codes.source import FILE_OTHER_FORMAT, FILE_RECORD_TOO_LONG
+from calve.sink_core.codes import Code
 from calve.sink_core.source.base import Limits, Rows
 from calve.sink_core.source.files.plan import partition_of
 from calve.sink_core.source.files.text import LOOK, whole_records
@@ -224,7 +224,7 @@ def test_a_file_whose_header_names_no_fields_is_named_and_others_are_read(
     csv = reading(tmp_path, "csv", key=["id"])
     assert csv.values() == ['{"id":"7"}']
     [blocker] = csv.blockers()
-    says(blocker.why, FILE_OTHER_FORMAT, "a.csv", named)
+    says(blocker.why, Code.FILE_OTHER_FORMAT, "a.csv", named)
 
 
 @pytest.mark.parametrize("text", [b"x" * (MOST_RECORD + 1), b'"' + b"\n" * (MOST_RECORD + 1)])
@@ -235,7 +235,7 @@ def test_a_record_without_end_stops_before_memory_does(text: bytes, tmp_path: Pa
     assert csv.values() == ['{"id":"7"}']
     assert csv.values() == []
     [blocker] = csv.blockers()
-    says(blocker.why, FILE_RECORD_TOO_LONG, "a.csv", "16,777,216", 3)
+    says(blocker.why, Code.FILE_RECORD_TOO_LONG, "a.csv", "16,777,216", 3)
 
 
 def test_limits_end_a_plan_and_never_within_a_first_record(tmp_path: Path) -> None:

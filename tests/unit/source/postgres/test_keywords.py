@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from calve.sink_core.error_codes.source import NO_DATABASE
+from calve.sink_core.codes import Code
 from calve.sink_core.source.postgres.connecting import keywords
 from tests.codes import raises
 
@@ -35,7 +35,7 @@ def test_libpq_is_given_the_parts(address: str, parts: dict[str, Any]) -> None:
     "address", ["postgresql://ann:s3cret@db:port/shop", "mysql://ann:s3cret@db/shop", "host=db dbname=shop"]
 )
 def test_what_is_no_address_is_refused_without_its_password(address: str) -> None:
-    with raises(NO_DATABASE) as raised:
+    with raises(Code.NO_DATABASE) as raised:
         keywords(address)
     assert "s3cret" not in str(raised.value)
     assert raised.value.__suppress_context__

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.units import HOUR
-from calve.sink_core.error_codes.code import ErrorCode
-from calve.sink_core.error_codes.source import NO_DATABASE, NO_DRIVER, NO_TABLE_TO_ASK, OTHER_WAY, WAY_DOES_NOT_FIT
 from calve.sink_core.errors import ConfigError, Unreachable
 from calve.sink_core.source.base import Limits, Rows
 from calve.sink_core.source.flat_map import FlatMap
@@ -200,25 +199,27 @@ def test_a_table_that_can_not_be_read_keeps_no_other_from_going_on(url: str) -> 
         assert [row["id"] for row in asking.rows()] == [1]
         [blocker] = asking.held()
     assert blocker.where == "main.gone"
-    says(blocker.why, NO_TABLE_TO_ASK, "main.gone")
+    says(blocker.why, Code.NO_TABLE_TO_ASK, "main.gone")
 
 
 @pytest.mark.parametrize(
     ("table", "code", "named"),
     [
-        ({**BY_TIME, "table": "main.gone"}, NO_TABLE_TO_ASK, ["main.gone", "sqlite://"]),
-        ({**BY_TIME, "column": "gone"}, NO_TABLE_TO_ASK, ["main.t", "gone", "id, at, name"]),
-        ({**BY_TIME, "key": ["gone"]}, NO_TABLE_TO_ASK, ["main.t", "gone"]),
-        ({**BY_TIME, "key": ["name"]}, WAY_DOES_NOT_FIT, ["main.t", "key", "timestamp"]),
-        ({**BY_TIME, "table": "main.bare", "column": "at"}, WAY_DOES_NOT_FIT, ["main.bare", "timestamp"]),
-        ({**BY_TIME, "column": "id"}, WAY_DOES_NOT_FIT, ["main.t.id", "INTEGER", "timestamp"]),
-        ({**BY_NUMBER, "column": "name"}, WAY_DOES_NOT_FIT, ["main.t.name", "TEXT", "incrementing"]),
-        ({"table": "main.t", "by": "transaction"}, WAY_DOES_NOT_FIT, ["main.t", "transaction", "PostgreSQL", "sqlite"]),
+        ({**BY_TIME, "table": "main.gone"}, Code.NO_TABLE_TO_ASK, ["main.gone", "sqlite://"]),
+        ({**BY_TIME, "column": "gone"}, Code.NO_TABLE_TO_ASK, ["main.t", "gone", "id, at, name"]),
+        ({**BY_TIME, "key": ["gone"]}, Code.NO_TABLE_TO_ASK, ["main.t", "gone"]),
+        ({**BY_TIME, "key": ["name"]}, Code.WAY_DOES_NOT_FIT, ["main.t", "key", "timestamp"]),
+        ({**BY_TIME, "table": "main.bare", "column": "at"}, Code.WAY_DOES_NOT_FIT, ["main.bare", "timestamp"]),
+        ({**BY_TIME, "column": "id"}, Code.WAY_DOES_NOT_FIT, ["main.t.id", "INTEGER", "timestamp"]),
+        ({**BY_NUMBER, "column": "name"}, Code.WAY_DOES_NOT_FIT, ["main.t.name", "TEXT", "incrementing"]),
+        (
+            {"table": "main.t", "by": "transaction"},
+            Code.WAY_DOES_NOT_FIT,
+            ["main.t", "transaction", "PostgreSQL", "sqlite"],
+        ),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(
-    table: dict[str, str], code: ErrorCode, named: list[str], url: str
-) -> None:
+def test_what_does_not_fit_is_refused_by_name(table: dict[str, str], code: Code, named: list[str], url: str) -> None:
     given(url, "CREATE TABLE bare (at TIMESTAMP)")
     with raises(code, "source.tables", *named), Asking(url, table) as asking:
         asking.rows()
@@ -231,7 +232,7 @@ def test_an_offset_of_another_way_is_refused_with_both(url: str) -> None:
     with Asking(url, BY_TIME) as asking:
         asking.rows()
         stored = dict(asking.stored)
-    with Asking(url, BY_NUMBER) as asking, raises(OTHER_WAY, "at", "seen"):
+    with Asking(url, BY_NUMBER) as asking, raises(Code.OTHER_WAY, "at", "seen"):
         asking.source.plan(stored, Limits(1, 1))
 
 
@@ -246,19 +247,19 @@ def test_a_way_that_can_miss_rows_says_when(table: dict[str, str], way: str, url
 def test_the_fingerprint_has_no_user_and_no_password(url: str) -> None:
     with Asking(url, BY_TIME) as asking:
         assert asking.source.fingerprint == url
-    with raises(NO_DATABASE, of=ConfigError) as raised:
+    with raises(Code.NO_DATABASE, of=ConfigError) as raised:
         Asking("mydb://joe:hush@host/shop", BY_TIME)
     assert "hush" not in str(raised.value)
 
 
 def test_a_driver_that_is_not_there_is_named(url: str) -> None:
-    with raises(NO_DRIVER, "asyncpg"):
+    with raises(Code.NO_DRIVER, "asyncpg"):
         Asking("postgresql+asyncpg://joe:hush@host/shop", BY_TIME)
 
 
 def test_without_the_driver_of_postgresql_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg2", None)
-    with raises(NO_DRIVER, "psycopg2", "pip install 'calve[postgres]'") as raised:
+    with raises(Code.NO_DRIVER, "psycopg2", "pip install 'calve[postgres]'") as raised:
         Asking("postgresql://joe:hush@host/shop", BY_TIME)
     assert "hush" not in str(raised.value)
 
@@ -266,6 +267,6 @@ def test_without_the_driver_of_postgresql_its_extra_is_named(monkeypatch: pytest
 def test_a_database_that_is_away_is_unreachable(tmp_path: Path) -> None:
     with (
         Asking(f"sqlite:///{tmp_path}/no/such/folder.db", BY_TIME) as asking,
-        raises(NO_DATABASE, "open", of=Unreachable),
+        raises(Code.NO_DATABASE, "open", of=Unreachable),
     ):
         asking.rows()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import Event
-from calve.sink_core.error_codes.operations import UNKNOWN_LOSS
 from calve.sink_core.sink.range_jobs.lost import losses
 from calve.sink_core.tables.history.resolving import Base, base_of, resolution
 from calve.sink_core.tables.history.view import TableView
@@ -105,7 +105,7 @@ def test_a_base_below_expired_snapshots_can_t_be_known() -> None:
     assert base_of(cut, log()) is None
     assert base_of(rootless, log()) is None
     assert taken(job(), cut) is None
-    with raises(UNKNOWN_LOSS):
+    with raises(Code.UNKNOWN_LOSS):
         losses(cut, log(*BEFORE))
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import (
     BatchAbandoned,
     Event,
@@ -23,8 +24,6 @@ from calve.sink_core.control.events import (
     Resumed,
 )
 from calve.sink_core.control.schemas import MIN_READER_KEY
-from calve.sink_core.error_codes.general import FOREIGN_MESSAGE
-from calve.sink_core.error_codes.kafka import NEWER_VERSION
 from calve.sink_core.errors import ProtocolError
 from calve.sink_core.tables.batch import ManifestRef, PartitionSummary, ToMerge
 from calve.sink_core.tables.log.events import (
@@ -203,13 +202,13 @@ def test_an_older_reader_stops_at_changes_that_only_a_merge_brings_in(to_merge: 
 
 def test_an_unknown_event_type_stops_the_reader_and_says_to_upgrade() -> None:
     value = message("PARTITION_MERGED", SINK.schemas["RESUMED"], asdict(Resumed(pipeline_id="p", by="ana")))
-    with raises(NEWER_VERSION, "PARTITION_MERGED"):
+    with raises(Code.NEWER_VERSION, "PARTITION_MERGED"):
         SINK.decode(value)
 
 
 def test_an_event_for_a_newer_reader_stops_this_one_with_both_versions() -> None:
     value = message("RESUMED", SINK.schemas["RESUMED"], asdict(Resumed(pipeline_id="p", by="ana")), min_reader=7)
-    with raises(NEWER_VERSION) as raised:
+    with raises(Code.NEWER_VERSION) as raised:
         SINK.decode(value)
     names(raised.value.message, "RESUMED", 7, SINK.reader_version)
 
@@ -244,13 +243,13 @@ def test_an_event_that_lacks_a_field_without_default_is_foreign() -> None:
     schema["fields"] = [f for f in schema["fields"] if f["name"] != "by"]
     record = asdict(Resumed(pipeline_id="p", by="ana"))
     del record["by"]
-    with raises(FOREIGN_MESSAGE):
+    with raises(Code.FOREIGN_MESSAGE):
         SINK.decode(message("RESUMED", schema, record))
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"Obj\x01", b'{"type": "heartbeat"}'])
 def test_what_others_wrote_to_the_control_topic_stops_the_reader(value: bytes) -> None:
-    with raises(FOREIGN_MESSAGE):
+    with raises(Code.FOREIGN_MESSAGE):
         SINK.decode(value)
 
 
@@ -259,14 +258,14 @@ def test_an_avro_file_without_a_reader_version_is_foreign(metadata: dict[str, st
     out = io.BytesIO()
     schema = fastavro.parse_schema(SINK.schemas["RESUMED"])
     fastavro.writer(out, schema, [asdict(Resumed(pipeline_id="p", by="ana"))], metadata=metadata)
-    with raises(FOREIGN_MESSAGE):
+    with raises(Code.FOREIGN_MESSAGE):
         SINK.decode(out.getvalue())
 
 
 def test_an_avro_file_of_no_record_is_foreign() -> None:
     out = io.BytesIO()
     fastavro.writer(out, fastavro.parse_schema(SINK.schemas["RESUMED"]), [], metadata={MIN_READER_KEY: "1"})
-    with raises(FOREIGN_MESSAGE):
+    with raises(Code.FOREIGN_MESSAGE):
         SINK.decode(out.getvalue())
 
 

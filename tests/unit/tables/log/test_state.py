@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from calve.sink_core.codes import Code
 from calve.sink_core.control.events import BatchAbandoned, Logged, Paused, Resumed
-from calve.sink_core.error_codes.general import FAULT
 from calve.sink_core.offsets import NOWHERE
 from calve.sink_core.tables.log.events import CommitComplete
 from calve.sink_core.tables.log.fold import SINK
@@ -64,7 +64,7 @@ def test_an_unbound_log_is_nobody_s_and_a_trimmed_one_that_of_its_checkpoint() -
 
 def test_an_event_taken_in_twice_is_refused_before_it_can_be_committed_twice() -> None:
     state = log(written("b1"), complete("b1"))
-    with raises(FAULT, "DATA_WRITTEN", 0, 2):
+    with raises(Code.FAULT, "DATA_WRITTEN", 0, 2):
         SINK.apply(state, 0, written("b1"))
     assert lacking(state, 0) == [0]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from calve.orchestration.dagster.common import watch
 from calve.orchestration.dagster.common.trigger import Sight
 from calve.orchestration.dagster.sink.watch import SinkWatch
+from calve.sink_core.codes import Code
 from calve.sink_core.config.load import load
 from calve.sink_core.config.sink_pipeline import SinkPipeline
 from calve.sink_core.control.events import Event, Paused, Resolved, Resumed
 from calve.sink_core.detached import free_port
-from calve.sink_core.error_codes.kafka import NO_BROKER
 from calve.sink_core.errors import Unreachable
 from tests.codes import names, raises
 from tests.documents import ROOT
@@ -71,7 +71,7 @@ def test_a_pause_is_told_until_it_is_ended_and_the_last_answer_is_known() -> Non
 def test_a_broker_out_of_reach_is_told_in_time_since_other_sensors_wait(tmp_path: Path) -> None:
     nobody = SinkWatch(Flow.create(tmp_path, f"127.0.0.1:{free_port()}", "nowhere").pipeline)
     begun = time.monotonic()
-    with raises(NO_BROKER, "nowhere", "`bootstrap.servers`", of=Unreachable):
+    with raises(Code.NO_BROKER, "nowhere", "`bootstrap.servers`", of=Unreachable):
         nobody.look()
     assert time.monotonic() - begun < 3 * watch.LOOK_TIMEOUT_S
     # Or its client would go on looking for it.

@@ -9,7 +9,7 @@ import dagster as dg
 import yaml
 
 from calve import build_pipeline_defs, load_pipeline
-from calve.sink_core.error_codes.files import DAGSTER_NAMES, SETTINGS
+from calve.sink_core.codes import Code
 from calve.sink_core.mirror.scaffold import mirror_text
 from tests.codes import raises
 
@@ -63,7 +63,7 @@ def test_it_has_the_jobs_of_every_kind_and_none_of_a_sink_alone(tmp_path: Path) 
 
 
 def test_remote_topics_that_dagster_can_not_tell_apart_are_refused(tmp_path: Path) -> None:
-    with raises(DAGSTER_NAMES, "eu.a_b", "eu.a-b"):
+    with raises(Code.DAGSTER_NAMES, "eu.a_b", "eu.a-b"):
         made(tmp_path, topics=["a-b", "a_b"])
 
 
@@ -71,5 +71,5 @@ def test_a_scaffolded_file_can_be_loaded(tmp_path: Path) -> None:
     (tmp_path / "connections.yaml").write_text(yaml.safe_dump(CONNECTIONS))
     (tmp_path / "new.yaml").write_text(mirror_text("new", "eu", "us", ["a", "b.c"]))
     assert load_pipeline(tmp_path / "new.yaml").kind == "mirror"
-    with raises(SETTINGS, "topics"):
+    with raises(Code.SETTINGS, "topics"):
         mirror_text("new", "eu", "us", ["no topic"])

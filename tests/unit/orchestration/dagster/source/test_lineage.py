@@ -8,9 +8,9 @@ import dagster as dg
 import pytest
 import yaml
 
+from calve.sink_core.codes import Code
 from calve.sink_core.config.load import load_as
 from calve.sink_core.config.source_pipeline import SourcePipeline
-from calve.sink_core.error_codes.files import SETTINGS
 from calve.sink_core.source.scaffold import source_text
 from tests.codes import names, raises
 
@@ -63,5 +63,5 @@ def test_a_scaffolded_file_can_be_loaded(tmp_path: Path) -> None:
     (tmp_path / "new.yaml").write_text(source_text("new", "bank", "main", ["public.a", "public.b"], "all_of_it"))
     made = load_as(SourcePipeline, tmp_path / "new.yaml")
     assert made.tables == {"public.a": "new.public.a", "public.b": "new.public.b"}
-    with raises(SETTINGS, "tables"):
+    with raises(Code.SETTINGS, "tables"):
         source_text("new", "bank", "main", ["nothing"], "all_of_it")

@@ -10,9 +10,9 @@ import pytest
 
 from calve.orchestration.dagster.source import watch
 from calve.orchestration.dagster.source.watch import Looks
+from calve.sink_core.codes import Code
 from calve.sink_core.config.load import load_as
 from calve.sink_core.config.source_pipeline import SourcePipeline
-from calve.sink_core.error_codes.source import SOURCE_SILENT
 from calve.sink_core.source.base import Stored, Waiting
 from calve.sink_core.source.flat_map import FlatMap
 from tests.codes import raises
@@ -65,7 +65,7 @@ def answered(looks: Looks, position: int) -> Waiting:
 
 def test_a_system_that_does_not_answer_is_asked_once_and_nobody_waits(looks: Looks) -> None:
     for _ in range(3):
-        with raises(SOURCE_SILENT, "Slow"):
+        with raises(Code.SOURCE_SILENT, "Slow"):
             looks.latest(behind(7), 7)
     assert Slow.asked.acquire(timeout=60)
     assert not Slow.asked.acquire(blocking=False)
@@ -74,7 +74,7 @@ def test_a_system_that_does_not_answer_is_asked_once_and_nobody_waits(looks: Loo
 
 
 def test_an_answer_for_other_offsets_is_none(looks: Looks) -> None:
-    with raises(SOURCE_SILENT, "Slow"):
+    with raises(Code.SOURCE_SILENT, "Slow"):
         looks.latest(behind(7), 7)
     Slow.let.set()
     assert answered(looks, 9).records == 9
@@ -85,5 +85,5 @@ def test_what_waited_still_does_while_the_next_answer_is_to_come(looks: Looks) -
     assert answered(looks, 7).records == 7
     Slow.let.clear()
     assert looks.latest(behind(7), 7).records == 7
-    with raises(SOURCE_SILENT, "Slow"):
+    with raises(Code.SOURCE_SILENT, "Slow"):
         looks.latest(behind(9), 9)
