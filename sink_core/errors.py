@@ -64,6 +64,10 @@ class CalveError(Exception):
         said = f"{self.message} [{self.code}]"
         return f"{said}\n  → {self.hint}" if self.hint else said
 
+    def to_json(self) -> dict[str, str]:
+        """Class, code, message and hint."""
+        return {"error": type(self).__name__, "code": self.code, "message": self.message, "hint": self.hint}
+
     def hush(self) -> None:
         """Take out what was resolved to a secret since the error was made."""
         texts = {name: without_secrets(value) for name, value in vars(self).items() if isinstance(value, str)}
@@ -138,6 +142,10 @@ class FindingError(TerminalError):
         self.finding = finding
         self.subject, self.stored, self.found = map(without_secrets, (subject, stored, found))
         self.choices = choices
+
+    def to_json(self) -> dict[str, str]:
+        both = {"subject": self.subject, "stored": self.stored, "found": self.found}
+        return {**super().to_json(), "finding": self.finding, **both}
 
 
 class ProtocolError(TerminalError):

@@ -205,5 +205,5 @@ def toy_parts(pipeline: ToyPipeline) -> Parts:
 def register(patch: pytest.MonkeyPatch) -> None:
     """Let there be toys until the patch is undone."""
     patch.setitem(registry.KINDS, "toy", registry.Kind(ToyConfig, ToyPipeline, ToyPipeline.of))
-    patch.setitem(commands.KINDS, "toy", commands.Kind(ToyPlane))
+    patch.setitem(commands.KINDS, "toy", commands.Kind(ToyPlane, ToyPlane))
     patch.setitem(kinds.KINDS, "toy", toy_parts)

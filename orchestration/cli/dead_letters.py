@@ -11,8 +11,8 @@ import typer
 from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
 from calve.orchestration.cli.output import ask, say, say_json, say_table, working
-from calve.orchestration.wording import moment_text
 from calve.sink_core.errors import EXIT_UNREACHABLE
+from calve.sink_core.wording import moment_text
 
 if TYPE_CHECKING:
     from calve.sink_core.sink.dead_letters.jobs import DeadLetterReport

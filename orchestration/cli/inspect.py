@@ -1,16 +1,21 @@
 """`calve plan`, `calve status` and `calve verify`: looking without touching.
 
-What a kind does for them is called with the pipeline and `as_json`, for `verify` with `deep` and `since_ms` too.
+What a kind does for them is called with its opened control plane, for `verify` with `deep` and `on_progress` too, and
+returns a report.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from calve.orchestration.cli.boundary import command
+from calve.orchestration.cli.kinds import KINDS
 from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, of_kind
+from calve.orchestration.cli.output import show, working
+from calve.sink_core.errors import EXIT_STOPPED
 
 Since = Annotated[
     str | None,
@@ -31,14 +36,19 @@ def plan(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJso
 
     Writes nothing; the number of tasks assumes this machine's cores.
     """
-    pipeline, body = of_kind("plan", file, connections)
-    body(pipeline, as_json=as_json)
+    _look("plan", "reading positions and end offsets", file, connections, as_json=as_json)
 
 
 def status(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
     """Show lag, batches in flight or not committed, what is written to, and what retention leaves."""
-    pipeline, body = of_kind("status", file, connections)
-    body(pipeline, as_json=as_json)
+    _look("status", "looking", file, connections, as_json=as_json)
+
+
+def _look(name: str, doing: str, file: Path, connections: Path | None, *, as_json: bool) -> None:
+    pipeline, body = of_kind(name, file, connections)
+    with working(doing), KINDS[pipeline.kind].open(pipeline) as plane:
+        report = body(plane)
+    show(report, as_json=as_json)
 
 
 def verify(
@@ -53,6 +63,14 @@ def verify(
 
     from calve.orchestration.times import moment_or_age_ms
 
-    since_ms = moment_or_age_ms(since, "--since", datetime.now(UTC)) if since is not None else None
     pipeline, body = of_kind("verify", file, connections)
-    body(pipeline, deep=deep, since_ms=since_ms, as_json=as_json)
+    bounds = {}
+    if since is not None:
+        if pipeline.kind != "sink":
+            raise typer.BadParameter(f"a {pipeline.kind} is proven from its start", param_hint="--since")
+        bounds = {"since_ms": moment_or_age_ms(since, "--since", datetime.now(UTC))}
+    with working("connecting") as spinner, KINDS[pipeline.kind].open(pipeline) as plane:
+        report = body(plane, deep=deep, on_progress=spinner.update, **bounds)
+    show(report, as_json=as_json)
+    if not report.proven:
+        raise typer.Exit(EXIT_STOPPED)

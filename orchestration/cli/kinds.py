@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -31,14 +31,15 @@ OF_ALL = (
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`open` connects to the control plane of one of its pipelines.
+    """`open` connects to the control plane of one of its pipelines, `start` with the engine of a run.
 
     `does` has what it does for the commands that several kinds may have: each as `module:function`, imported when the
     command is given. The module of the command says with what it is called. `own` are commands of this kind alone.
     With `arrow` its records are Arrow's, and none of its code is of users, who may have some of pandas.
     """
 
-    open: Callable[[Any], AnyPlane]
+    open: Callable[..., AnyPlane]
+    start: Callable[[Any], AbstractContextManager[Any]]
     does: Mapping[str, str] = field(default_factory=dict[str, str])
     own: tuple[str, ...] = ()
     arrow: bool = False
@@ -60,19 +61,34 @@ def _open_sink(pipeline: SinkPipeline) -> AnyPlane:
     return Session.open(pipeline)
 
 
+def _start_sink(pipeline: SinkPipeline) -> AbstractContextManager[Any]:
+    with imports.for_good():
+        from calve.spark_jobs.engine import session_on_spark
+
+    return session_on_spark(pipeline)
+
+
+def _start_slots(pipeline: MirrorPipeline | SourcePipeline) -> AbstractContextManager[Any]:
+    from calve.spark_jobs.slots import on_spark
+
+    opens: Any = KINDS[pipeline.kind].open
+    return on_spark(opens, pipeline)
+
+
 _SINK = "calve.orchestration.cli.sink"
 SINK = Kind(
     _open_sink,
+    _start_sink,
     does={
         "check": f"{_SINK}.check:checkup",
-        "plan": f"{_SINK}.looking:plan",
+        "plan": "calve.sink_core.sink.schema_preview:preview",
         "positions export": f"{_SINK}.positions:export",
         "positions import": f"{_SINK}.positions:import_",
         "positions show": f"{_SINK}.positions:show",
         "resolve": "calve.orchestration.cli.answers:of_sink",
-        "run": f"{_SINK}.run:run",
-        "status": f"{_SINK}.looking:status",
-        "verify": f"{_SINK}.looking:verify",
+        "run": "calve.sink_core.sink.run:run_pipeline",
+        "status": "calve.sink_core.sink.status:status",
+        "verify": "calve.sink_core.sink.verify.proof:verify",
     },
     own=(
         "commit",
@@ -89,49 +105,51 @@ SINK = Kind(
 )
 
 
-def _open_mirror(pipeline: MirrorPipeline) -> AnyPlane:
+def _open_mirror(pipeline: MirrorPipeline, **engine: Any) -> AnyPlane:
     from calve.sink_core.mirror.plane import MirrorPlane
 
-    return MirrorPlane(pipeline)
+    return MirrorPlane(pipeline, **engine)
 
 
 _MIRROR = "calve.orchestration.cli.mirror"
 MIRROR = Kind(
     _open_mirror,
+    _start_slots,
     does={
         "check": f"{_MIRROR}.check:checkup",
-        "plan": f"{_MIRROR}.looking:plan",
+        "plan": "calve.sink_core.mirror.preview:preview",
         "positions export --to": f"{_MIRROR}.mm2:export",
         "positions import --from": f"{_MIRROR}.mm2:import_",
         "positions set": f"{_MIRROR}.positions:set_",
         "positions show": f"{_MIRROR}.positions:show",
         "resolve": "calve.orchestration.cli.answers:of_mirror",
-        "run": f"{_MIRROR}.run:run",
-        "status": f"{_MIRROR}.looking:status",
-        "verify": f"{_MIRROR}.verify:verify",
+        "run": "calve.sink_core.mirror.run:run_mirror",
+        "status": "calve.sink_core.mirror.status:status",
+        "verify": "calve.sink_core.mirror.verify:verify",
     },
     own=("groups show", "groups sync"),
 )
 
 
-def _open_source(pipeline: SourcePipeline) -> AnyPlane:
+def _open_source(pipeline: SourcePipeline, **engine: Any) -> AnyPlane:
     from calve.sink_core.source.plane import SourcePlane
 
-    return SourcePlane(pipeline)
+    return SourcePlane(pipeline, **engine)
 
 
 _SOURCE = "calve.orchestration.cli.source"
 SOURCE = Kind(
     _open_source,
+    _start_slots,
     does={
         "check": f"{_SOURCE}.check:checkup",
-        "plan": f"{_SOURCE}.looking:plan",
+        "plan": "calve.sink_core.source.status:preview",
         "positions reset": f"{_SOURCE}.positions:reset",
         "positions set --partition": f"{_SOURCE}.positions:set_",
         "positions show": f"{_SOURCE}.positions:show",
-        "run": f"{_SOURCE}.run:run",
-        "status": f"{_SOURCE}.looking:status",
-        "verify": f"{_SOURCE}.verify:verify",
+        "run": "calve.sink_core.source.run:run_source",
+        "status": "calve.sink_core.source.status:status",
+        "verify": "calve.sink_core.source.verify:verify",
     },
 )
 

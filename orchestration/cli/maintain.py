@@ -10,7 +10,7 @@ import typer
 
 from calve.orchestration.cli.boundary import command, raise_failures
 from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, control_plane, sink
-from calve.orchestration.cli.output import error_document, say, say_json, say_table, working
+from calve.orchestration.cli.output import say, say_json, say_table, working
 
 if TYPE_CHECKING:
     from calve.sink_core.config.sink_pipeline import SinkPipeline
@@ -108,5 +108,5 @@ def _row(outcome: TaskOutcome, names: list[str]) -> list[str]:
 def _document(report: MaintenanceReport) -> dict[str, Any]:
     return {
         "done": [outcome.to_json() for outcome in report.done],
-        "failed": {subject: error_document(error) for subject, error in report.failed.items()},
+        "failed": {subject: error.to_json() for subject, error in report.failed.items()},
     }

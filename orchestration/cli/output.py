@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from enum import Enum
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -18,18 +17,13 @@ from rich.status import Status
 from rich.table import Table
 
 from calve.sink_core.codes import Code
-from calve.sink_core.errors import CalveError, ConfigError, FindingError, printable
-from calve.sink_core.finding import NOTHING, PROVEN, VIOLATED
+from calve.sink_core.errors import CalveError, ConfigError, printable
 from calve.sink_core.hidden import plain_without_secrets, without_secrets
+from calve.sink_core.report import Line, Report, Shown
 from calve.sink_core.timing import LONG_STEP
-
-if TYPE_CHECKING:
-    from calve.sink_core.control.rounds import Ending
 
 STDOUT = Console(highlight=False, markup=False, soft_wrap=True)
 STDERR = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-
-NOT_RUN = "nothing to prove: has not run"
 
 FIRST_S, EVERY_S = 10.0, 30.0
 """Seconds until what is no terminal hears what goes on, and between two lines then."""
@@ -47,55 +41,42 @@ def say_json(value: object) -> None:
     typer.echo(json.dumps(plain_without_secrets(plain), indent=2, ensure_ascii=False))
 
 
-def ending_document(report: Ending) -> dict[str, object]:
-    """How a run of any kind ended, for its JSON document."""
-    return {
-        "ended": report.ended,
-        "stopped_early": report.stopped_early,
-        "blockers": [asdict(each) for each in report.blockers],
-    }
-
-
-def say_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+def say_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table on a terminal; elsewhere a line per row, the columns' names first, separated by tabs."""
-    rows = [[printable(without_secrets(cell)) for cell in row] for row in rows]
+    cells = [[printable(without_secrets(cell)) for cell in row] for row in rows]
     if not STDOUT.is_terminal:
-        for row in [columns, *rows]:
+        for row in [columns, *cells]:
             typer.echo("\t".join(row))
         return
     table = Table(*columns, title=title, title_justify="left", box=None, pad_edge=False)
-    for row in rows:
+    for row in cells:
         table.add_row(*row)
     STDOUT.print(table)
 
 
-def say_verdict(verdict: str, proven: str) -> None:
-    """How a proof ended, `proven` if it holds."""
-    said = {PROVEN: (proven, "green"), VIOLATED: ("NOT proven", "red"), NOTHING: (NOT_RUN, "yellow")}
-    text, style = said[verdict]
-    say(text, style=style)
+def show(report: Report, *, as_json: bool) -> None:
+    """A report on stdout: its lines and tables, or its document."""
+    if as_json:
+        say_json(report.to_json())
+    else:
+        show_lines(report.lines())
+
+
+def show_lines(shown: Iterable[Shown]) -> None:
+    """Those of a report."""
+    for each in shown:
+        if isinstance(each, Line):
+            say(each.text, style=each.style)
+        else:
+            say_table(each.title, each.columns, each.rows)
 
 
 def say_error(error: CalveError, *, as_json: bool) -> None:
     """Message and hint, on stderr; with `--json` on stdout, so that there always is one document."""
     if as_json:
-        say_json(error_document(error))
+        say_json(error.to_json())
     else:
         STDERR.print(printable(without_secrets(str(error)), keep="\n"), style="red" if STDERR.is_terminal else None)
-
-
-def error_document(error: CalveError) -> dict[str, Any]:
-    """An error as JSON: its class, code, message and hint; of a finding both values too."""
-    document: dict[str, Any] = {"error": type(error).__name__, "code": error.code}
-    document |= {"message": error.message, "hint": error.hint}
-    if isinstance(error, FindingError):
-        document |= {
-            "finding": error.finding,
-            "subject": error.subject,
-            "stored": error.stored,
-            "found": error.found,
-        }
-    return document
 
 
 def ask(question: str, *, as_json: bool) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, control_plane, user
-from calve.orchestration.cli.output import error_document, say, say_json, working
+from calve.orchestration.cli.output import say, say_json, working
 from calve.sink_core.codes import Code
 from calve.sink_core.errors import CalveError, ConfigError
 
@@ -58,7 +58,7 @@ def pause(
             except CalveError as error:
                 if not as_json:
                     raise
-                say_json(document | error_document(error))
+                say_json(document | error.to_json())
                 raise typer.Exit(error.exit_code) from None
     if as_json:
         say_json(document | ({"given_up": given_up} if wait else {}))

@@ -6,19 +6,19 @@ What the table never got (its history), what it lost (`--refill`), or what it ha
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from calve.orchestration.cli.boundary import command
 from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, sink
-from calve.orchestration.cli.output import ask, say, say_json, say_table, working
-from calve.orchestration.wording import counted
+from calve.orchestration.cli.output import ask, say, say_json, say_table, show_lines, working
 from calve.sink_core.codes import Code
 from calve.sink_core.errors import ConfigError
+from calve.sink_core.wording import counted
 
 if TYPE_CHECKING:
-    from calve.sink_core.sink.range_jobs.jobs import RangePreview, RangeReport
+    from calve.sink_core.sink.range_jobs.jobs import RangePreview
 
 
 def register(app: typer.Typer) -> None:
@@ -92,10 +92,9 @@ def replay(
         else:
             reports = [jobs.refill(table)] if refill else list(jobs.history_to_end(table))
     if as_json:
-        say_json({"jobs": [range_document(report) for report in reports]})
+        say_json({"jobs": [report.to_json() for report in reports]})
     else:
-        for report in reports:
-            say_range(report)
+        show_lines(line for report in reports for line in report.lines())
 
 
 def _say_preview(preview: RangePreview) -> None:
@@ -106,18 +105,3 @@ def _say_preview(preview: RangePreview) -> None:
     say_table("ranges", ["topic", "partition", "start", "end", "offsets"], rows)
     files = f"{counted(preview.files, 'file', 'files')} of {preview.bytes / 2**20:,.1f} MiB"
     say(f"{preview.offsets:,} offsets to read again, {preview.rows:,} rows of {preview.table} to replace, in {files}")
-
-
-def say_range(report: RangeReport) -> None:
-    """One line about a range job."""
-    if report.verdict is None:
-        say(report.ended)
-    else:
-        replaced = f" in place of {report.replaced:,}" if report.replaced else ""
-        say(f"range job {report.batch_id}: {report.verdict.value}: {report.rows:,} rows{replaced}; {report.ended}")
-
-
-def range_document(report: RangeReport) -> dict[str, Any]:
-    """Snapshot ids as text: they exceed what JSON readers keep exactly."""
-    commit = {**asdict(report.commit), "snapshot_id": str(report.commit.snapshot_id)} if report.commit else None
-    return {**asdict(report), "verdict": report.verdict.value if report.verdict else None, "commit": commit}

@@ -1,21 +1,20 @@
 """`calve run` and `calve commit`: the pipeline without a daemon.
 
-What a kind does for `run` is called with the pipeline, the bounds of the run and `as_json`.
+What a kind does for `run` is called with its control plane, `bounds`, `on_progress`, `on_batch`; it returns a report.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from calve.orchestration.cli.boundary import command, raise_failures
+from calve.orchestration.cli.kinds import KINDS
 from calve.orchestration.cli.options import AsJson, ConnectionsFile, PipelineFile, of_kind, sink
-from calve.orchestration.cli.output import error_document, say, say_json, working
+from calve.orchestration.cli.output import say, say_json, show, show_lines, working
 
 if TYPE_CHECKING:
-    from calve.sink_core.sink.loop.coordinator import CommitReport
     from calve.sink_core.tables.commit import TableCommit
 
 
@@ -54,7 +53,15 @@ def run(
         max_batches=bounds.max_batches if max_batches is None else max_batches,
         linger_s=bounds.linger_s if linger is None else duration_s(linger, "--linger"),
     )
-    body(pipeline, bounds, as_json=as_json)
+    with working("connecting") as status, KINDS[pipeline.kind].start(pipeline) as plane:
+        report = body(
+            plane,
+            bounds=bounds,
+            on_progress=lambda step: status.update(f"{step.phase}: {step.message}"),
+            on_batch=lambda batch: None if as_json else show_lines(batch.lines()),
+        )
+    show(report, as_json=as_json)
+    raise_failures(report, as_json=as_json)
 
 
 def commit(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJson = False) -> None:
@@ -74,7 +81,7 @@ def commit(file: PipelineFile, connections: ConnectionsFile = None, as_json: AsJ
         on_table = None if as_json else _say_table
         report = session.coordinator().commit(tables=session.pipeline.table_names, on_table=on_table)
     if as_json:
-        say_json(commit_document(report))
+        say_json(report.to_json())
     raise_failures(report, as_json=as_json)
 
 
@@ -90,12 +97,3 @@ def _say_table(table: TableCommit) -> None:
         say(f"{table.table}: {table.rows:,} rows in {table.files:,} files, snapshot {table.snapshot_id}")
     else:
         say(f"{table.table}: nothing new")
-
-
-def commit_document(report: CommitReport) -> dict[str, Any]:
-    """Snapshot ids as text: they exceed what JSON readers keep exactly."""
-    return {
-        "commits": [{**asdict(c), "snapshot_id": c.snapshot_id and str(c.snapshot_id)} for c in report.commits],
-        "failed": {table: error_document(error) for table, error in report.failed.items()},
-        "valid_through_ms": report.valid_through_ms,
-    }

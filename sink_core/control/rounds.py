@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, TypeVar
 
 from calve.sink_core.config.effective import Pipeline
 from calve.sink_core.control.events import Paused
@@ -111,6 +111,12 @@ class Ending(Protocol):
     ended: str
     stopped_early: bool
     blockers: Sequence[Blocker]
+
+
+def ending(report: Ending) -> dict[str, Any]:
+    """It as JSON."""
+    blockers = [asdict(each) for each in report.blockers]
+    return {"ended": report.ended, "stopped_early": report.stopped_early, "blockers": blockers}
 
 
 def rounds(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from calve.sink_core.control.state import AnyState
 from calve.sink_core.errors import CalveError
 from calve.sink_core.offsets import Offsets, Positions
+from calve.sink_core.report import BAD, WARNING, Line
 
 EVENTS_A_SECOND = 15_000
 """That a process reads of a control log on one core."""
@@ -157,6 +158,25 @@ def long_log(log: ControlTopicStatus | None, pipeline_file: str) -> Iterator[Blo
         hint = f"calve maintain {pipeline_file} trim deletes what nobody needs, and says what needs the rest"
         since_ms = None if log.oldest is None else round(datetime.fromisoformat(log.oldest).timestamp() * 1000)
         yield Blocker(f"control topic {log.topic}", why, hint, since_ms)
+
+
+def lines_before(
+    paused: Pause | None, last: Iterable[str], flying: Iterable[InFlight], log: ControlTopicStatus | None = None
+) -> Iterator[Line]:
+    """What a status of any kind says first: a pause, the last batch, batches in flight, and the control log."""
+    if paused:
+        yield Line(f"paused since {paused.since} by {paused.by}: {paused.reason}", WARNING)
+    yield from map(Line, last)
+    for batch in flying:
+        yield Line(f"in flight: {batch.batch_id}, for {batch.age_s:,.0f} s, by Calve {batch.calve_version}")
+    if log and log.oldest:
+        yield Line(str(log))
+
+
+def lines_behind(blockers: Iterable[Blocker], findings: Iterable[str]) -> Iterator[Line]:
+    """What it says last."""
+    yield from (Line(f"blocked: {blocker}", WARNING) for blocker in blockers)
+    yield from (Line(finding, BAD) for finding in findings)
 
 
 def iso(at_ms: int) -> str:

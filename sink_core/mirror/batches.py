@@ -20,15 +20,13 @@ from functools import partial
 
 from calve.sink_core.config.mirror import StartAtMirror
 from calve.sink_core.control import checks
-from calve.sink_core.control.events import Paused
-from calve.sink_core.control.keep_alive import is_due
-from calve.sink_core.control.rounds import OnProgress, Progress
+from calve.sink_core.control.rounds import OnProgress
 from calve.sink_core.control.shares import Limits, Shares, shared
 from calve.sink_core.control.slots.leading import Led, Wanted
+from calve.sink_core.control.slots.run import Assignment, SlotBatch, SlotMover
 from calve.sink_core.control.slots.slot import unexplained
 from calve.sink_core.control.starting import start_offsets
 from calve.sink_core.control.status import Blocker
-from calve.sink_core.errors import CalveError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import Silent, bytes_per_record, end_offsets, sample
@@ -43,28 +41,16 @@ from calve.sink_core.mirror.state import MirrorState
 from calve.sink_core.mirror.topic_config import topic_configs
 from calve.sink_core.mirror.topics import Seen
 from calve.sink_core.offsets import Offsets, TopicPartition
-from calve.sink_core.tasks import WrittenBy
 
 _SAMPLE_RECORDS = 200
 _LARGEST_BATCH = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class CopyReport:
-    """One generation. `ranges` are what its slots committed, of which some may have failed: `failed` is then the first
-    error. `seconds` of wall time by step. `overtaken`: another driver leads by now, and has the rest.
-    `refusals` are of topics that stand still from here on. `written_by` is the engine of its slots, None if none ran to
-    its end.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyReport(SlotBatch):
+    """One generation: `ranges` are what its slots committed, `refusals` of topics that stand still from here on."""
 
-    batch_id: str
-    ranges: tuple[CopiedRange, ...]
-    slots: int
-    lag_after: int
-    seconds: Mapping[str, float]
-    overtaken: bool = False
-    failed: CalveError | None = None
-    written_by: WrittenBy | None = None
+    ranges: tuple[CopiedRange, ...] = ()
     refusals: tuple[Refusal, ...] = ()
 
     @property
@@ -88,35 +74,28 @@ class CopyReport:
     def adjusted(self) -> int:
         return sum(part.adjusted for part in self.ranges)
 
+    @property
+    def besides(self) -> Mapping[str, int]:
+        return {"adjusted": self.adjusted}
 
-class Copier:
+
+class Copier(SlotMover[MirrorPlane, MirrorState, CopyReport, CopyResult]):
     """Makes the batches of one mirror."""
 
     def __init__(self, plane: MirrorPlane, *, on_progress: OnProgress | None = None) -> None:
-        self._plane = plane
+        super().__init__(plane, on_progress=on_progress)
         self._config = plane.pipeline.config
-        self._progress = on_progress or (lambda _progress: None)
         self._until: dict[TopicPartition, int] | None = None
         self._sampled: dict[str, float] = {}
         self._synced = False
         self._refusals = dict[str, Refusal]()
         self._seen: Seen | None = None
-        self.lag = 0
-        """Offsets that were pending at the last look."""
-
-    @property
-    def paused(self) -> Paused | None:
-        return self._plane.log.state.paused
+        self._planned: Seen | None = None
 
     @property
     def blockers(self) -> Sequence[Blocker]:
         """What `topics.blockers` says of the topics at the last look."""
         return topics.blockers(self._plane, self._seen) if self._seen is not None else ()
-
-    def bind(self) -> None:
-        """Bind the pipeline. That is all for a paused one."""
-        self._progress(Progress("start", "binding the pipeline"))
-        self._plane.bind()
 
     def look(self) -> int:
         """How many offsets are pending, by the log; reads it on."""
@@ -129,10 +108,6 @@ class Copier:
         self._until = None
 
     def next_batch(self) -> CopyReport | None:
-        """One generation; None if the pipeline is paused or has what was pending when the first one was planned.
-
-        A generation that another has overtaken is reported with what it committed.
-        """
         seconds = dict[str, float]()
         begun = time.monotonic()
         self._plane.log.refresh()
@@ -158,8 +133,23 @@ class Copier:
             return self.next_batch()
         led = self._plane.leader.lead(partial(self._wanted, seen, remote.topic_ids))
         if led is None:
-            return CopyReport("", (), 0, self.lag, seconds, overtaken=True)
-        return self._generation(led, seen, begun, seconds)
+            return CopyReport(lag_after=self.lag, seconds=seconds, overtaken=True)
+        self._planned = seen
+        done = self._generation(led, begun, seconds)
+        if done.failed is None and not done.overtaken:
+            done.failed = unexplained(done.results)
+        self.lag = self._lag(seen.without(self._refusals))
+        return CopyReport(
+            batch_id=led.generation,
+            ranges=tuple(done.state.of_generation()) if not done.overtaken else (),
+            slots=done.slots,
+            lag_after=self.lag,
+            seconds=seconds,
+            overtaken=done.overtaken,
+            failed=done.failed,
+            written_by=done.written_by,
+            refusals=tuple({each.at.topic: each for result in done.results for each in result.refusals}.values()),
+        )
 
     def _look(self) -> Seen:
         """The source as it is: at first use all that is named has to answer, as nobody could tell later where one
@@ -226,44 +216,31 @@ class Copier:
         if fresh := [topic for topic in seen.topics if topic not in known]:
             check_no_cycle(pipeline, self._plane.source_admin, self._plane.cluster_id, fresh)
 
-    def keep_alive(self) -> None:
-        """Keep the positions of a pipeline that copies nothing."""
-        if is_due(self._plane.log.state, time.time_ns() // 1_000_000):
-            self._plane.keep_alive()
+    def _assignment(self, led: Led[MirrorState]) -> Assignment[CopyResult] | None:
+        seen = self._planned
+        assert seen is not None
+        shares = self._shares(led, seen)
+        self._keep_positions(led)
+        if shares is None:
+            return None
+        # Never more than were recorded: the next generation fences so many.
+        given = by_slot(shares, min(led.slots, self.slots(spans([shares.ranges]))))
+        if not given:
+            return None
+        offsets = spans(given)
+        where = f"{len(given)} slots" if len(given) > 1 else "one slot"
+        return Assignment(
+            task=partial(copy_slot, self._spec(led.generation, given, seen)),
+            tasks=self._plane.tasks,
+            slots=len(given),
+            records=offsets,
+            message=f"copying {offsets:,} offsets by {where}",
+            description=f"{offsets:,} offsets",
+        )
 
-    def _generation(self, led: Led[MirrorState], seen: Seen, begun: float, seconds: dict[str, float]) -> CopyReport:
-        why, failed = "", None
-        given: list[Ranges] = []
-        results: list[CopyResult] = []
-        by: WrittenBy | None = None
-        try:
-            shares = self._shares(led, seen)
-            if is_due(led.state, time.time_ns() // 1_000_000):
-                self._plane.keep_positions(led)
-            # Never more than were recorded: the next generation fences so many.
-            slots = min(led.slots, self.slots(spans([shares.ranges]))) if shares else 0
-            given = by_slot(shares, slots) if shares else []
-            seconds["plan"] = time.monotonic() - begun
-            if given:
-                offsets = spans(given)
-                where = f"{len(given)} slots" if len(given) > 1 else "one slot"
-                self._progress(Progress("write", f"copying {offsets:,} offsets by {where}", led.generation, offsets))
-                work = partial(copy_slot, self._spec(led.generation, given, seen))
-                job = self._plane.job(led.generation, f"{offsets:,} offsets")
-                results = self._plane.tasks.run(work, len(given), records=offsets, job=job)
-                by = self._plane.tasks.written_by(len(given), records=offsets)
-                self._stand(each for result in results for each in result.refusals)
-        except CalveError as error:
-            failed, why = error, error.message
-        finally:
-            seconds["write"] = time.monotonic() - begun - seconds.get("plan", 0.0)
-            state, overtaken = self._plane.concluded(led.generation, why or "done", by)
-        if failed is None and not overtaken:
-            failed = unexplained(results)
-        self.lag = self._lag(seen.without(self._refusals))
-        ranges = tuple(state.of_generation()) if not overtaken else ()
-        refusals = tuple({each.at.topic: each for result in results for each in result.refusals}.values())
-        return CopyReport(led.generation, ranges, len(given), self.lag, seconds, overtaken, failed, by, refusals)
+    def _concluded(self, results: Sequence[CopyResult]) -> str:
+        self._stand(each for result in results for each in result.refusals)
+        return ""
 
     def _shares(self, led: Led[MirrorState], seen: Seen) -> Shares | None:
         """What the generation copies. Raises FindingError for positions that contradict log or source."""

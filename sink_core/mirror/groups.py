@@ -18,7 +18,7 @@ Crash points, and what the next run finds:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -128,6 +128,11 @@ class GroupSync:
         if config.checkpoints:
             self._checkpoints.write(self.last.offsets)
         return self.last
+
+    @property
+    def blockers(self) -> Sequence[Blocker]:
+        """Groups that the last sync could not look at."""
+        return self.last.blockers
 
 
 def look(plane: MirrorPlane) -> Groups:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from calve.sink_core.control.status import (
     control_topic_of,
     in_flight,
     iso,
+    lines_before,
+    lines_behind,
     long_log,
     partition_statuses,
     pause_of,
@@ -34,7 +36,9 @@ from calve.sink_core.mirror.plane import MirrorPlane
 from calve.sink_core.mirror.state import MirrorState
 from calve.sink_core.mirror.topics import Seen
 from calve.sink_core.offsets import Position, TopicPartition
+from calve.sink_core.report import BAD, WARNING, Line, Shown, Table, number, records
 from calve.sink_core.tasks import WrittenBy
+from calve.sink_core.wording import by_text, bytes_text, counted
 
 OLDEST_S = 3.0
 """For the first pending records; a source that has not given them by then is slow."""
@@ -65,6 +69,13 @@ class CopiedTopic:
     oldest_age_s: float | None
     foreign: int
 
+    @property
+    def cells(self) -> list[str]:
+        age = "-" if self.oldest_age_s is None else f"{self.oldest_age_s:,.0f} s"
+        left = "-" if self.until_loss is None else f"{self.until_loss:,} records"
+        remote = self.remote if self.exists else f"{self.remote} (not created yet)"
+        return [self.topic, remote, *map(number, (self.partitions, self.records, self.lag)), age, left]
+
 
 @dataclass(frozen=True, slots=True)
 class LastGeneration:
@@ -80,6 +91,12 @@ class LastGeneration:
     bytes: int
     ended: str | None
     written_by: WrittenBy | None = None
+
+    def __str__(self) -> str:
+        by = f"{counted(self.slots, 'slot', 'slots')}, {counted(self.transactions, 'transaction', 'transactions')}"
+        ended = f"ended: {self.ended}" if self.ended else "has not ended"
+        copied = f"{records(self.records)}, {bytes_text(self.bytes)} by {by}"
+        return f"{self.batch_id} of {self.started_at}: {copied}; {ended}{by_text(self.written_by)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +128,25 @@ class MirrorStatus:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    def lines(self) -> Iterator[Shown]:
+        started = "" if self.bootstrapped else ", has not run yet"
+        yield Line(f"pipeline {self.pipeline}, {self.source} to {self.target}{started}: lag {self.lag:,}")
+        last = (f"last batch {self.last_generation}",) if self.last_generation else ()
+        yield from lines_before(self.paused, last, self.in_flight, self.control_topic)
+        size = bytes_text(self.bytes)
+        yield Line(f"{records(self.records)} copied in all, {size} of them by what the control topic still tells")
+        columns = ["topic", "remote topic", "partitions", "copied", "lag", "oldest pending", "until retention"]
+        yield Table("topics", columns, [topic.cells for topic in self.topics])
+        for topic in self.topics:
+            if topic.foreign:
+                partitions = counted(topic.foreign, "partition", "partitions")
+                yield Line(f"others have written to {partitions} of {topic.remote}", BAD)
+        if self.positions_pending:
+            text = "a slot holds a transaction open: the positions are not held against the control topic"
+            yield Line(text, WARNING)
+        yield from (Line(f"not copied: {topic}: {why}") for topic, why in self.left_out.items())
+        yield from lines_behind(self.blockers, self.findings)
 
 
 def status(plane: MirrorPlane) -> MirrorStatus:

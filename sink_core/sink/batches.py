@@ -25,6 +25,7 @@ from calve.sink_core.iceberg.format.table import iceberg
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import Silent, describe_topics, largest_batch
 from calve.sink_core.offsets import Offsets, Position
+from calve.sink_core.report import WARNING, Line
 from calve.sink_core.sink.dead_letters.topic import dead_letters_of
 from calve.sink_core.sink.loop.complete import data_complete, data_written
 from calve.sink_core.sink.loop.decision import decide
@@ -40,6 +41,7 @@ from calve.sink_core.tables.batch import BatchPlan, WrittenBatch
 from calve.sink_core.tables.format.lake import LoadedTable
 from calve.sink_core.tables.internal import LEDGER_SCHEMA
 from calve.sink_core.tasks import WrittenBy
+from calve.sink_core.wording import by_text, dropped_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,16 @@ class BatchReport:
         """Seconds that the records pending after it take at its rate, in offsets a second."""
         read = sum(end - start for *_, start, end in self.ranges)
         return self.lag_after * sum(self.seconds.values()) / read if read else 0.0
+
+    def lines(self) -> Iterator[Line]:
+        """What became of it, and what is still pending."""
+        seconds = ", ".join(f"{step} {spent_s:.2f} s" for step, spent_s in self.seconds.items())
+        others = "".join(f", {number:,} {what}" for what, number in self.not_stored.items())
+        rest = f"; {self.lag_after:,} offsets wait, {self.rest_s:,.0f} s at this rate" if self.lag_after else ""
+        moved = f"{self.verdict.value}: {self.records:,} records{others} ({seconds})"
+        yield Line(f"batch {self.batch_id}: {moved}{by_text(self.written_by)}{rest}")
+        for table, dropped in self.dropped.items():
+            yield Line(f"    {table} has no column for {dropped_text(dropped)}", WARNING)
 
 
 class Ingest:

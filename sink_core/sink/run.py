@@ -5,14 +5,17 @@ Knows neither a terminal nor Dagster: both give it a callback for progress and g
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from calve.sink_core.control.decision import Verdict
-from calve.sink_core.control.rounds import Bounds, OnProgress, Progress, blocked, rounds
+from calve.sink_core.control.rounds import Bounds, OnProgress, Progress, blocked, ending, rounds
 from calve.sink_core.control.status import Blocker
 from calve.sink_core.control.trim import trim_after_run
 from calve.sink_core.errors import CalveError, FindingError
+from calve.sink_core.report import Line
 from calve.sink_core.sink.batches import BatchReport, Ingest
 from calve.sink_core.sink.loop.coordinator import CommitReport, raise_first
 from calve.sink_core.sink.loop.held import AGAIN_AFTER_S
@@ -37,6 +40,23 @@ class RunReport:
     blockers: Sequence[Blocker] = ()
     failed: Mapping[str, CalveError] = field(default_factory=dict[str, CalveError])
     """Tables that stay behind, each with its reason; all others have what was published."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **ending(self),
+            "failed": {table: error.to_json() for table, error in self.failed.items()},
+            "batches": [asdict(batch) for batch in self.batches],
+            "commits": [commit.to_json() for commit in self.commits],
+            "history": [job.to_json() for job in self.history],
+        }
+
+    def lines(self) -> Iterator[Line]:
+        rows = Counter[str]()
+        for landed in (landed for commit in self.commits for landed in commit.landed):
+            rows[landed.table] += landed.rows
+        yield from (Line(f"{table}: {added:,} rows committed") for table, added in rows.items())
+        yield from (line for job in self.history for line in job.lines())
+        yield Line(self.ended)
 
     def raise_failures(self) -> None:
         """Raise what failed of the first table that stays behind, which stands `alone`."""

@@ -22,6 +22,8 @@ from calve.sink_core.control.status import (
     control_topic_of,
     in_flight,
     iso,
+    lines_before,
+    lines_behind,
     long_log,
     partition_statuses,
     pause_of,
@@ -34,6 +36,7 @@ from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
 from calve.sink_core.kafka.source import Silent, describe_topics, end_offsets, log_starts
 from calve.sink_core.offsets import Position, Positions, TopicPartition
 from calve.sink_core.records.decode.others import sum_dropped
+from calve.sink_core.report import BAD, WARNING, Line, Shown, Table
 from calve.sink_core.sink.dead_letters.misfits import Misfits, misfits
 from calve.sink_core.sink.loop.held import check_writable, held_back
 from calve.sink_core.sink.loop.session import Session
@@ -42,6 +45,7 @@ from calve.sink_core.tables.format.lake import LoadedTable
 from calve.sink_core.tables.log.events import DataWritten
 from calve.sink_core.tables.log.state import CommitState
 from calve.sink_core.tasks import WrittenBy
+from calve.sink_core.wording import by_text, counted, dropped_text
 
 LAST_BATCHES = 100
 """That fields are counted over which have no column."""
@@ -72,6 +76,11 @@ class LastBatch:
     def not_stored(self) -> dict[str, int]:
         """As `not_stored` of `sink_core/tables/batch`."""
         return not_stored(self.dead_lettered, self.filtered, self.unrouted, self.tombstones)
+
+    def __str__(self) -> str:
+        others = "".join(f", {number:,} {what}" for what, number in self.not_stored.items())
+        moved = f"{self.records:,} records, {self.value_bytes:,} bytes{others}"
+        return f"{self.batch_id} at {self.published_at}: {moved}{by_text(self.written_by)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +115,12 @@ class TableStatus:
     finding: str | None = None
     dropped: Mapping[str, int] = field(default_factory=dict[str, int])
 
+    @property
+    def cells(self) -> list[str]:
+        rows = ("?" if self.rows is None else f"{self.rows:,}") if self.exists else "not created yet"
+        pending = f"{self.uncommitted.rows:,} rows of {counted(self.uncommitted.batches, 'batch', 'batches')}"
+        return [self.table, rows, pending, self.head_snapshot or "-", self.valid_through or "-"]
+
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
@@ -135,6 +150,27 @@ class StatusReport:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    def lines(self) -> Iterator[Shown]:
+        yield Line(f"pipeline {self.pipeline}{'' if self.bootstrapped else ', has not run yet'}: lag {self.lag:,}")
+        last = (f"last batch {self.last_batch}",) if self.last_batch else ()
+        yield from lines_before(self.paused, last, self.in_flight)
+        for topic in self.topics:
+            # Before the first run nothing says which records it will read.
+            told = self.bootstrapped and topic.until_loss is not None
+            left = f", {topic.until_loss:,} records until retention reaches unread ones" if told else ""
+            partitions = counted(topic.partitions, "partition", "partitions")
+            yield Line(f"topic {topic.topic}: {partitions}, lag {topic.lag:,}{left}")
+        yield from lines_before(None, (), (), self.control_topic)
+        columns = ["table", "rows", "not committed", "snapshot", "valid through"]
+        yield Table("tables", columns, [table.cells for table in self.tables])
+        for table in self.tables:
+            if table.dropped:
+                lacking = f"{table.table} has no column for {dropped_text(table.dropped)}"
+                yield Line(f"{lacking} in the last batches", WARNING)
+        yield from (Line(f"{topic}: {why}") for topic, why in self.left_out.items())
+        yield from (Line(str(misfit), BAD) for misfit in self.misfits)
+        yield from lines_behind(self.blockers, [*self.findings, *(t.finding for t in self.tables if t.finding)])
 
 
 def status(session: Session) -> StatusReport:

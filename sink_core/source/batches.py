@@ -14,17 +14,17 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from calve.sink_core.codes import Code
 from calve.sink_core.config.source_pipeline import SourcePipeline
-from calve.sink_core.control.events import Paused
-from calve.sink_core.control.keep_alive import is_due
-from calve.sink_core.control.rounds import OnProgress, Progress
+from calve.sink_core.control.rounds import OnProgress
 from calve.sink_core.control.shares import dealt
 from calve.sink_core.control.slots.leading import Led, Wanted
+from calve.sink_core.control.slots.run import Assignment, Done, SlotBatch, SlotMover
 from calve.sink_core.control.slots.slot import BATCH_BYTES, SlotResult, SlotSpec, unexplained
 from calve.sink_core.control.status import Blocker
-from calve.sink_core.errors import CalveError, ConfigError
+from calve.sink_core.errors import ConfigError
 from calve.sink_core.failpoints import reach
 from calve.sink_core.findings import SOURCE_OFFSET_MOVED
 from calve.sink_core.kafka.clients import ADMIN_TIMEOUT_S
@@ -39,7 +39,7 @@ from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.send import WHOLE_S, SendSpec, send_slot
 from calve.sink_core.source.state import SourceState
 from calve.sink_core.source.systems import spec_of
-from calve.sink_core.tasks import InProcessTasks, WrittenBy
+from calve.sink_core.tasks import InProcessTasks
 from calve.sink_core.timing import Deadline
 
 _KNOWN_S = 30.0
@@ -47,25 +47,11 @@ _POLL_S = 0.05
 _KEPT = {"cleanup.policy": "delete"}
 
 
-@dataclass(frozen=True, slots=True)
-class SendReport:
-    """One generation. `sent` is what its slots committed, of which some may have failed: `failed` is then the first
-    error. `seconds` of wall time by step. `overtaken`: another driver leads by now, and has the rest.
-    `written_by` is the engine of its slots, None if none ran to its end.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendReport(SlotBatch):
+    """One generation: `sent` is what its slots committed."""
 
-    batch_id: str
-    sent: tuple[RowsSent, ...]
-    slots: int
-    lag_after: int
-    seconds: Mapping[str, float]
-    overtaken: bool = False
-    failed: CalveError | None = None
-    written_by: WrittenBy | None = None
-
-    @property
-    def given_up(self) -> bool:
-        return False
+    sent: tuple[RowsSent, ...] = ()
 
     @property
     def written(self) -> list[Written]:
@@ -88,37 +74,39 @@ class SendReport:
         return sum(event.dead_letters for event in self.sent)
 
     @property
+    def besides(self) -> Mapping[str, int]:
+        return {"dropped": self.dropped, "dead_letters": self.dead_letters}
+
+    def to_json(self) -> dict[str, Any]:
+        # Not by `super()`: a class with slots is made anew, and the function still knows the old one.
+        return {**SlotBatch.to_json(self), "offsets_moved": self.moved}
+
+    @property
     def moved(self) -> int:
         """Source partitions whose offset moved."""
         return len({each.partition for event in self.sent for each in event.moved})
 
 
-class Sender:
+class Sender(SlotMover[SourcePlane, SourceState, SendReport, SlotResult]):
     """Makes the batches of one source."""
 
     def __init__(self, plane: SourcePlane, *, on_progress: OnProgress | None = None) -> None:
-        self._plane = plane
+        super().__init__(plane, on_progress=on_progress)
         self._config = plane.pipeline.config
-        self._progress = on_progress or (lambda _progress: None)
         self._found: Stored | None = None
         self._until: Primitive = None
         self._stuck = dict[FlatMap, Blocker]()
         self._names: Sequence[str] = ()
-        self.blockers: Sequence[Blocker] = ()
-        self.lag = 0
-        """Records that were waiting at the last look, as far as the source knows."""
+        self._blockers: Sequence[Blocker] = ()
 
     @property
-    def paused(self) -> Paused | None:
-        return self._plane.log.state.paused
+    def blockers(self) -> Sequence[Blocker]:
+        return self._blockers
 
     def bind(self) -> None:
-        """Bind the pipeline. That is all for a paused one. Raises ConfigError for a source that is not exactly once
-        where that is required.
-        """
-        self._progress(Progress("start", "binding the pipeline"))
+        """As any other. Raises ConfigError for a source that is not exactly once where that is required."""
         refuse_unless_exactly_once(self._plane.pipeline, self._plane.source.exactly_once())
-        self._plane.bind()
+        super().bind()
 
     def look(self) -> int:
         """What is pending, by the log; reads it on."""
@@ -128,7 +116,7 @@ class Sender:
     def _look(self, stored: Stored) -> Waiting:
         waiting = self._plane.source.waiting(stored)
         self.lag = waiting.records if not self._stuck or self._plan(stored) else 0
-        self.blockers = tuple(dict.fromkeys((*waiting.blockers, *self._stuck.values())))
+        self._blockers = tuple(dict.fromkeys((*waiting.blockers, *self._stuck.values())))
         return waiting
 
     def _plan(self, stored: Stored) -> tuple[Work, ...]:
@@ -141,10 +129,6 @@ class Sender:
         self._until = None
 
     def next_batch(self) -> SendReport | None:
-        """One generation; None if the pipeline is paused or nothing waits by what the log has stored.
-
-        A generation that another has overtaken is reported with what it committed.
-        """
         begun, seconds = time.monotonic(), dict[str, float]()
         state = self._plane.log.refresh()
         if self.paused:
@@ -169,13 +153,8 @@ class Sender:
         wanted = Wanted(self._plane.pipeline_id, max(1, slots), self._ensure_topics(), {}, {})
         led = self._plane.leader.lead(lambda _state: wanted)
         if led is None:
-            return SendReport("", (), 0, self.lag, seconds, overtaken=True)
-        return self._generation(led, begun, seconds)
-
-    def keep_alive(self) -> None:
-        """Keep the token of a pipeline that sends nothing."""
-        if is_due(self._plane.log.state, time.time_ns() // 1_000_000):
-            self._plane.keep_alive()
+            return SendReport(lag_after=self.lag, seconds=seconds, overtaken=True)
+        return self._reported(led.generation, self._generation(led, begun, seconds), seconds)
 
     @property
     def _limits(self) -> Limits:
@@ -209,54 +188,57 @@ class Sender:
             there = _known(self._plane, names)
         return there
 
-    def _generation(self, led: Led[SourceState], begun: float, seconds: dict[str, float]) -> SendReport:
-        why, failed = "", None
-        given: list[tuple[Work, ...]] = []
-        results: list[SlotResult] = []
-        by: WrittenBy | None = None
-        stored: Stored = {}
-        try:
-            settled = self._plane.rules.offsets_are_settled
-            stored = self._found = dict(self._plane.offsets.refresh(settled=settled))
-            self._hold_against_log(led.state, stored)
-            self._plane.source.prepare(stored)
-            self._plane.source.acknowledge(stored)
-            if is_due(led.state, time.time_ns() // 1_000_000):
-                self._plane.keep_positions(led)
-            work = self._plan(stored)
-            # One slot also where nothing is to be read: offsets may move without records.
-            given = by_slot(work, led.slots)
-            seconds["plan"] = time.monotonic() - begun
-            size = sum(each.size for each in work)
-            parts = f"{len(work):,} part{'s' * (len(work) != 1)}"
-            where = f"{len(given)} slots" if len(given) > 1 else "one slot"
-            self._progress(Progress("write", f"reading {parts} by {where}", led.generation, size))
+    def _assignment(self, led: Led[SourceState]) -> Assignment[SlotResult]:
+        stored = self._found = dict(self._plane.offsets.refresh(settled=self._plane.rules.offsets_are_settled))
+        self._hold_against_log(led.state, stored)
+        self._plane.source.prepare(stored)
+        self._plane.source.acknowledge(stored)
+        self._keep_positions(led)
+        work = self._plan(stored)
+        # One slot also where nothing is to be read: offsets may move without records.
+        given = by_slot(work, led.slots)
+        parts = f"{len(work):,} part{'s' * (len(work) != 1)}"
+        where = f"{len(given)} slots" if len(given) > 1 else "one slot"
+        return Assignment(
+            task=partial(send_slot, self._spec(led.generation, given)),
             # Offsets that move without records need no engine.
-            tasks = self._plane.tasks if work else InProcessTasks()
-            task, job = partial(send_slot, self._spec(led.generation, given)), self._plane.job(led.generation, parts)
-            results = tasks.run(task, len(given), records=size, job=job)
-            by = tasks.written_by(len(given), records=size)
-            stuck = {at: blocker for result in results for at, blocker in result.blockers.items()}
-            self._stuck.update((FlatMap.parsed(at), blocker) for at, blocker in stuck.items())
-            why = "; ".join(f"blocked: {blocker}" for blocker in stuck.values())
-        except CalveError as error:
-            failed, why = error, error.message
-        finally:
-            seconds["write"] = time.monotonic() - begun - seconds.get("plan", 0.0)
-            state, overtaken = self._plane.concluded(led.generation, why or "done", by)
-        sent = tuple(state.of_generation()) if not overtaken else ()
-        if overtaken:
+            tasks=self._plane.tasks if work else InProcessTasks(),
+            slots=len(given),
+            records=sum(each.size for each in work),
+            message=f"reading {parts} by {where}",
+            description=parts,
+        )
+
+    def _concluded(self, results: Sequence[SlotResult]) -> str:
+        stuck = {at: blocker for result in results for at, blocker in result.blockers.items()}
+        self._stuck.update((FlatMap.parsed(at), blocker) for at, blocker in stuck.items())
+        return "; ".join(f"blocked: {blocker}" for blocker in stuck.values())
+
+    def _reported(
+        self, generation: str, done: Done[SourceState, SlotResult], seconds: Mapping[str, float]
+    ) -> SendReport:
+        sent = tuple(done.state.of_generation()) if not done.overtaken else ()
+        if done.overtaken:
             # What somebody found who was late is none: who leads by now has moved what it was held against.
-            failed = None
-        elif failed is None and not sent:
+            done.failed = None
+        elif done.failed is None and not sent:
             # A task that ends for what a former try of it has sent is none that is to be explained.
-            failed = unexplained(results)
-        if not overtaken and sent:
+            done.failed = unexplained(done.results)
+        if sent:
             reach("source.before-acknowledge")
-            self._found = _moved(stored, sent)
+            self._found = _moved(self._found or {}, sent)
             self._plane.source.acknowledge(self._found)
-        self._look(self._known(state))
-        return SendReport(led.generation, sent, len(given), self.lag, seconds, overtaken, failed, by)
+        self._look(self._known(done.state))
+        return SendReport(
+            batch_id=generation,
+            sent=sent,
+            slots=done.slots,
+            lag_after=self.lag,
+            seconds=seconds,
+            overtaken=done.overtaken,
+            failed=done.failed,
+            written_by=done.written_by,
+        )
 
     def _known(self, state: SourceState) -> Stored:
         """Source offsets by the log, and those that the offsets topic had before the first run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,15 +15,19 @@ from calve.sink_core.control.status import (
     control_topic_of,
     in_flight,
     iso,
+    lines_before,
+    lines_behind,
     long_log,
     pause_of,
 )
 from calve.sink_core.errors import FindingError
-from calve.sink_core.source.base import Waiting
+from calve.sink_core.report import Line, Shown, long_table, records
+from calve.sink_core.source.base import Limits, Waiting, Work
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.state import SourceState
 from calve.sink_core.tasks import WrittenBy
+from calve.sink_core.wording import by_text, bytes_text, counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,11 @@ class PartitionOffset:
 
     partition: dict[str, Any]
     offset: dict[str, Any]
+
+    @property
+    def cells(self) -> list[str]:
+        both = (self.partition, self.offset)
+        return [", ".join(f"{name} {value}" for name, value in each.items()) for each in both]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,12 @@ class LastBatch:
     dead_letters: int
     ended: str | None
     written_by: WrittenBy | None = None
+
+    def __str__(self) -> str:
+        by = f"{counted(self.slots, 'slot', 'slots')}, {counted(self.transactions, 'transaction', 'transactions')}"
+        ended = f"ended: {self.ended}" if self.ended else "has not ended"
+        sent = f"{records(self.records)} by {by}"
+        return f"{self.batch_id} of {self.started_at}: {sent}; {ended}{by_text(self.written_by)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +97,22 @@ class SourceStatus:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    def lines(self) -> Iterator[Shown]:
+        started = "" if self.bootstrapped else ", has not run yet"
+        held = f", the system holds {bytes_text(self.held_bytes)} for it" if self.held_bytes is not None else ""
+        at_most = "at most " if self.age_is_bound else ""
+        age = f" for {at_most}{self.oldest_age_s:,.0f} s" if self.oldest_age_s is not None else ""
+        yield Line(
+            f"pipeline {self.pipeline}, {self.source} to {self.target}{started}: {self.waiting} waiting{age}{held}"
+        )
+        last = (f"last batch {self.last_batch}",) if self.last_batch else ()
+        yield from lines_before(self.paused, last, self.in_flight, self.control_topic)
+        letters = f", {counted(self.dead_letters, 'row', 'rows')} to the dead letters" if self.dead_letters else ""
+        yield Line(f"{records(self.records)} sent in all{letters}")
+        columns = ["source partition", "offset"]
+        yield from long_table("source offsets", columns, self.offsets, lambda each: each.cells)
+        yield from lines_behind(self.blockers, self.findings)
 
 
 def status(plane: SourcePlane) -> SourceStatus:
@@ -116,6 +148,49 @@ def status(plane: SourcePlane) -> SourceStatus:
         blockers=(*waiting.blockers, *long_log(control_topic, str(plane.pipeline.path))),
         findings=(*(str(each) for each in wrong if each), *state.breaks),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePreview:
+    """What the next generation would read."""
+
+    pipeline: str
+    bootstrapped: bool
+    work: tuple[Work, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        parts = [
+            {
+                "partition": dict(each.partition),
+                "from": dict(each.start) if each.start is not None else None,
+                "to": dict(each.bound),
+                "records": each.size,
+            }
+            for each in self.work
+        ]
+        return {"bootstrapped": self.bootstrapped, "batch": parts or None}
+
+    def lines(self) -> Iterator[Shown]:
+        if not self.bootstrapped:
+            yield Line(f"pipeline {self.pipeline} has not run yet: the first run begins at the source's beginning")
+        if not self.work:
+            yield Line("nothing to read")
+            return
+        yield Line(f"next batch: about {records(sum(each.size for each in self.work))}")
+        columns = ["source partition", "from", "to", "records"]
+        yield from long_table("parts", columns, self.work, _cells)
+
+
+def _cells(work: Work) -> list[str]:
+    start = work.start.json if work.start is not None else "-"
+    return [work.partition.json, start, work.bound.json, f"{work.size:,}"]
+
+
+def preview(plane: SourcePlane) -> SourcePreview:
+    """Ask the source. Writes nothing."""
+    ran, batch = plane.read_only(), plane.pipeline.config.batch
+    work = plane.source.plan(plane.log.state.offsets, Limits(batch.max_records, batch.max_bytes))
+    return SourcePreview(plane.pipeline.name, ran, tuple(work))
 
 
 def offsets_of(state: SourceState) -> tuple[PartitionOffset, ...]:

@@ -28,6 +28,7 @@ from calve.sink_core.source.events import Written
 from calve.sink_core.source.flat_map import FlatMap
 from calve.sink_core.source.plane import SourcePlane
 from calve.sink_core.source.state import SourceState
+from calve.sink_core.wording import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,11 @@ class SentProof(PartitionProof):
 
     @property
     def counted(self) -> Mapping[str, int]:
-        return {"read": self.checked, "expired": self.expired, "of others": self.others}
+        return {
+            "records read": self.checked,
+            "records expired": self.expired,
+            "records of others": self.others,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +61,32 @@ class SourceProof(Proof[SentProof]):
     records: int
     source_partitions: int
 
+    @property
+    def notes(self) -> list[str]:
+        others = sum(each.others for each in self.partitions)
+        return [f"{counted(others, 'record', 'records')} in these topics are not of this source"] if others else []
+
+    @property
+    def how(self) -> str:
+        if self.deep:
+            return "by the records of the topics"
+        return "by control topic and source offsets; --deep counts the records"
+
+    @property
+    def total(self) -> Mapping[str, int]:
+        return {"records": self.records, "source partitions": self.source_partitions}
+
 
 def verify(
     plane: SourcePlane, *, deep: bool = False, on_progress: Callable[[str], None] = lambda _step: None
 ) -> SourceProof:
-    """What can be proven now of everything that the log speaks of. The plane must be bound or read.
+    """What can be proven now of everything that the log speaks of.
 
     Raises Unreachable if the cluster does not answer or a transaction stays open, FindingError for what contradicts the
     control topic.
     """
+    if not plane.has_run():
+        return SourceProof(partitions=(), faults=(), deep=deep, records=0, source_partitions=0, ran=False)
     # Before the log: what is committed by now has its event there.
     ends = end_offsets(plane.admin, _there(plane, plane.log.refresh()), timeout_s=ADMIN_TIMEOUT_S) if deep else {}
     moved = _moved(plane)

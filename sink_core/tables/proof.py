@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from calve.sink_core.codes import Code
 from calve.sink_core.errors import RetriableError
 from calve.sink_core.finding import NOTHING, PROVEN, VIOLATED, NotChecked
+from calve.sink_core.report import BAD, WARNING, Line, verdict_line
 from calve.sink_core.timing import Deadline
 
 SHOWN_PER_KIND = 20
@@ -62,6 +63,20 @@ class VerifyReport:
 
     def to_json(self) -> dict[str, Any]:
         return {"proven": self.proven, "verdict": self.verdict, **asdict(self)}
+
+    def lines(self) -> Iterator[Line]:
+        for violation in self.violations:
+            yield Line(f"{violation.kind}: {violation.subject}: {violation.message}", BAD)
+            yield from (Line(f"    {place}") for place in violation.ranges)
+            if violation.batches:
+                yield Line(f"    batches: {', '.join(violation.batches)}")
+        yield from (Line(f"{kind}: {number:,} more not shown") for kind, number in self.left_out.items())
+        yield from (Line(f"not checked: {part.subject}: {part.why}", WARNING) for part in self.not_checked)
+        for table, batches in self.uncommitted.items():
+            if batches:
+                yield Line(f"{table}: {batches} batches published, not yet committed")
+        yield Line(", ".join(f"{number:,} {what}" for what, number in self.facts.items()))
+        yield verdict_line(self.verdict, f"proven{f' for what was planned since {self.since}' if self.since else ''}")
 
 
 class Evidence:

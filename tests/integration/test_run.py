@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from calve.orchestration.cli.sink.run import say_batch
+from calve.orchestration.cli.output import show_lines
 from calve.orchestration.local.broker import Broker
 from calve.sink_core.codes import Code
 from calve.sink_core.config.connections import SparkSettings
@@ -112,7 +112,9 @@ def test_a_long_run_says_how_much_waits_and_for_how_long(
     steps: list[str] = []
     with flow.session(engine) as session:
         report = run_pipeline(
-            session, on_batch=say_batch, on_progress=lambda step: steps.append(f"{step.phase}: {step.message}")
+            session,
+            on_batch=lambda batch: show_lines(batch.lines()),
+            on_progress=lambda step: steps.append(f"{step.phase}: {step.message}"),
         )
     written = [re.findall(r"\d+", step.partition(" in ")[0]) for step in steps if step.startswith("write: ")]
     assert written == [["10", "25"], ["10", "15"], ["5"]]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from calve.orchestration.cli.options import user
 from calve.orchestration.cli.output import ask, say, say_json, say_table, working
 from calve.orchestration.cli.positions_table import Positions, of_source
-from calve.orchestration.wording import counted
+from calve.sink_core.wording import counted
 
 if TYPE_CHECKING:
     from calve.sink_core.config.source_pipeline import SourcePipeline

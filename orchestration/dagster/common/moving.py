@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from calve.orchestration.wording import counted
 from calve.sink_core.config.effective import Pipeline
+from calve.sink_core.wording import counted
 
 if TYPE_CHECKING:
     from calve.sink_core.control.rounds import Bounds, Progress

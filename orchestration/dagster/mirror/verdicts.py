@@ -17,8 +17,8 @@ from calve.orchestration.dagster.common.verdicts import (
     lag,
     retention,
 )
-from calve.orchestration.wording import counted
 from calve.sink_core.config.mirror_pipeline import MirrorPipeline
+from calve.sink_core.wording import counted
 
 if TYPE_CHECKING:
     from calve.sink_core.mirror.status import CopiedTopic, MirrorStatus

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from calve.orchestration.dagster.common.moving import engine_metadata, step_times
-from calve.orchestration.wording import moment_text
+from calve.sink_core.wording import moment_text
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

@@ -17,9 +17,9 @@ from calve.orchestration.dagster.common.verdicts import (
     lag,
     retention,
 )
-from calve.orchestration.wording import counted, dropped_text
 from calve.sink_core.config.sink import SinkObjectives
 from calve.sink_core.config.sink_pipeline import SinkPipeline
+from calve.sink_core.wording import counted, dropped_text
 
 if TYPE_CHECKING:
     from calve.sink_core.sink.dead_letters.misfits import Misfits

@@ -14,8 +14,8 @@ from calve.orchestration.dagster.common.checks import check_specs, checks_op, to
 from calve.orchestration.dagster.common.topics import copy_key
 from calve.orchestration.dagster.common.verdicts import FRESHNESS, LAG, Check, Verdict, blockers_check, judged, lag
 from calve.orchestration.dagster.source.plane import run_plane
-from calve.orchestration.wording import bytes_text
 from calve.sink_core.config.source_pipeline import SourcePipeline
+from calve.sink_core.wording import bytes_text
 
 if TYPE_CHECKING:
     from calve.sink_core.source.plane import SourcePlane

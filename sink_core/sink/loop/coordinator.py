@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
+from typing import Any
 
 from calve.sink_core.control.log import ControlLog
 from calve.sink_core.errors import CalveError, FindingError
@@ -30,6 +31,14 @@ class CommitReport:
     @property
     def landed(self) -> list[TableCommit]:
         return [commit for commit in self.commits if commit.landed]
+
+    def to_json(self) -> dict[str, Any]:
+        """Snapshot ids as text: they exceed what JSON readers keep exactly."""
+        return {
+            "commits": [{**asdict(c), "snapshot_id": c.snapshot_id and str(c.snapshot_id)} for c in self.commits],
+            "failed": {table: error.to_json() for table, error in self.failed.items()},
+            "valid_through_ms": self.valid_through_ms,
+        }
 
     def raise_failures(self) -> None:
         """Raise the first finding, else the first other failure, if a table stayed behind."""

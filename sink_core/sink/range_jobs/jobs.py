@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from pyiceberg.schema import Schema
 
@@ -36,6 +37,7 @@ from calve.sink_core.iceberg.format.table import IcebergTable, iceberg
 from calve.sink_core.iceberg.replace.head_files import replacement
 from calve.sink_core.offset_sets import ranges_of
 from calve.sink_core.offsets import OffsetRange, Position
+from calve.sink_core.report import Line
 from calve.sink_core.sink.ledger.rows import LedgerRow
 from calve.sink_core.sink.loop.announcing import announce
 from calve.sink_core.sink.loop.fitting import Tables, give, write_with_evolution
@@ -101,6 +103,19 @@ class RangeReport:
     verdict: Verdict | None = None
     commit: TableCommit | None = None
     replaced: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Snapshot ids as text: they exceed what JSON readers keep exactly."""
+        commit = {**asdict(self.commit), "snapshot_id": str(self.commit.snapshot_id)} if self.commit else None
+        return {**asdict(self), "verdict": self.verdict.value if self.verdict else None, "commit": commit}
+
+    def lines(self) -> Iterator[Line]:
+        if self.verdict is None:
+            yield Line(self.ended)
+        else:
+            replaced = f" in place of {self.replaced:,}" if self.replaced else ""
+            done = f"{self.verdict.value}: {self.rows:,} rows{replaced}; {self.ended}"
+            yield Line(f"range job {self.batch_id}: {done}")
 
 
 @dataclass(frozen=True, slots=True)
