@@ -46,7 +46,11 @@ def say_json(value: object) -> None:
     plain = json.loads(json.dumps(_plain(value), default=_as_json))
     text = json.dumps(plain_without_secrets(plain), indent=2, ensure_ascii=False)
     # What can't be seen is escaped: a document is looked at on terminals too.
-    typer.echo("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text))
+    typer.echo("\n".join(line if line.isprintable() else _escaped(line) for line in text.split("\n")))
+
+
+def _escaped(line: str) -> str:
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
 
 
 def ending_document(report: Ending) -> dict[str, object]:

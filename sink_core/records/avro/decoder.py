@@ -90,10 +90,8 @@ class AvroDecoder:
         bad: dict[int, BadValue] = {}
         pieces = [([], self._converter.convert(_nothing(self._typed))[0])]
         for group in self._grouped(values, bad):
-            self._asking.count(group.schema, len(group.places))
-            self._plan(group.schema)
-            if beyond := self._asking.beyond(group.schema, group.places):
-                bad |= beyond
+            if why := self._asking.take(group.schema, len(group.places)):
+                bad |= {place: BadValue(place, FIT, why) for place in group.places}
                 continue
             for places, carried in self._carried(group, bad):
                 columns, misfits = self._converter.convert(carried)
@@ -140,7 +138,6 @@ class AvroDecoder:
         if found is None:
             # The plan holds the schema, so that no other one gets its id.
             found = self._plans[id(schema)] = _Plan(schema, self._typed, self._names)
-            self._asking.met(schema)
         return found
 
 

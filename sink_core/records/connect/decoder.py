@@ -75,11 +75,9 @@ class ConnectDecoder:
                 bad |= {place: BadValue(place, DECODE, cut(found)) for place in group.places}
                 continue
             decoder, kind = found
-            if kind is not None:
-                self._asking.count(kind, len(group.places))
-                if beyond := self._asking.beyond(kind, group.places):
-                    bad |= beyond
-                    continue
+            if kind is not None and (why := self._asking.take(kind, len(group.places))):
+                bad |= {place: BadValue(place, FIT, why) for place in group.places}
+                continue
             if len(groups) == 1 and not bad:
                 return decoder.decode(group.payloads)
             decoded = placed(decoder.decode(group.payloads), group.places, {})
@@ -134,7 +132,6 @@ class ConnectDecoder:
             return str(error)
         if kind is None:
             return self._schemaless, None
-        self._asking.met(kind)
         return _PayloadDecoder(kind, self._schema, self._names), kind
 
 

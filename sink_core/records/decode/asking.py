@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -15,7 +15,7 @@ from calve.sink_core.records.columns.checked import Columns, Unfit
 from calve.sink_core.records.columns.evolution import merged, room
 from calve.sink_core.records.columns.names import Names
 from calve.sink_core.records.columns.schema_wants import Beyond, schema_wants
-from calve.sink_core.records.decode.decoded import FIT, BadValue, Decoded
+from calve.sink_core.records.decode.decoded import Decoded
 from calve.sink_core.records.decode.others import lacking
 
 S = TypeVar("S")
@@ -52,40 +52,43 @@ def asking_columns(
     return Asking(bool(steps) or room(steps, table) is not None, wants, lacks)
 
 
+@dataclass(frozen=True, slots=True)
+class _Met(Generic[S]):
+    """What was said of a schema, which is kept so that no other one gets its id."""
+
+    schema: S
+    lacks: Sequence[str]
+    beyond: str
+
+
 @dataclass(slots=True)
 class Asking(Generic[S]):
     """`wants` says what records of a schema need of the table, as `schema_wants` does; nobody asks unless it `grows`.
-    `lacks` says which fields of theirs it has no column for. `beyond` why records of a schema are bad, as it needs more
-    columns than there is room for.
+    `lacks` says which fields of theirs it has no column for.
     """
 
     grows: bool
     wants: Callable[[S], Schema | None]
     lacks: Callable[[S], Sequence[str]]
-    _beyond: dict[int, tuple[S, str]] = field(default_factory=dict[int, Any])
+    _met: dict[int, _Met[S]] = field(default_factory=dict[int, _Met[Any]])
     _wanted: list[Schema] = field(default_factory=list[Schema])
-    _lacking: dict[int, tuple[S, Sequence[str]]] = field(default_factory=dict[int, Any])
     _dropped: Counter[str] = field(default_factory=Counter[str])
 
-    def met(self, schema: S) -> None:
-        """Records of `schema` have come, for the first time."""
+    def take(self, schema: S, records: int) -> str:
+        """Count so many records of `schema`; why they are bad, if it needs more columns than the table may be given."""
+        met = self._met.get(id(schema)) or self._met.setdefault(id(schema), self._meet(schema))
+        self._dropped.update(dict.fromkeys(met.lacks, records))
+        return met.beyond
+
+    def _meet(self, schema: S) -> _Met[S]:
+        wanted, beyond = None, ""
         try:
             wanted = self.wants(schema) if self.grows else None
         except Beyond as why:
-            wanted, self._beyond[id(schema)] = None, (schema, str(why))
+            beyond = str(why)
         if wanted is not None:
             self._wanted.append(wanted)
-
-    def beyond(self, schema: S, places: Iterable[int]) -> dict[int, BadValue]:
-        """The verdicts on records of `schema` at these places, if it needs more columns than the table may be given."""
-        found = self._beyond.get(id(schema))
-        return {place: BadValue(place, FIT, found[1]) for place in places} if found else {}
-
-    def count(self, schema: S, records: int) -> None:
-        """So many records of `schema` have come."""
-        # The schema is kept, so that no other one gets its id.
-        found = self._lacking.get(id(schema)) or self._lacking.setdefault(id(schema), (schema, self.lacks(schema)))
-        self._dropped.update(dict.fromkeys(found[1], records))
+        return _Met(schema, self.lacks(schema), beyond)
 
     def told(self, decoded: Decoded) -> Decoded:
         """With what is wanted, and was dropped, since the last time."""

@@ -77,11 +77,9 @@ class ProtobufDecoder:
         nothing = pa.RecordBatch.from_arrays([pa.nulls(0) for _ in self._typed], names=self._typed.names)
         pieces = [([], self._converter.convert(nothing)[0])]
         for group in self._groups(values, bad):
-            self._asking.count(group.schema, group.number)
-            self._maker(group.schema)
-            at = [*group.places, *(place for places, _ in group.carried for place in places)]
-            if beyond := self._asking.beyond(group.schema, at):
-                bad |= beyond
+            if why := self._asking.take(group.schema, group.number):
+                at = [*group.places, *(place for places, _ in group.carried for place in places)]
+                bad |= {place: BadValue(place, FIT, why) for place in at}
                 continue
             for places, carried in self._carried(group, bad):
                 columns, misfits = self._converter.convert(carried)
@@ -153,7 +151,6 @@ class ProtobufDecoder:
         found = self._makers.get(id(schema))
         if found is None:
             found = self._makers[id(schema)] = (schema, of_message(schema.descriptor, self._typed, self._names))
-            self._asking.met(schema)
         return found[1]
 
     def _table(self, schema: MessageSchema) -> Table | None:

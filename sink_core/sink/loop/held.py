@@ -101,8 +101,9 @@ class Held:
 
     def create(self, names: Collection[str]) -> None:
         """Create tables that are missing, the pipeline's own behind those that it is for."""
-        for own in (False, True):
-            self.sort_out(self._session.each_created([n for n in self.others(names) if (n in self._settings) != own]))
+        settings, wanted = self._settings, self.others(names)
+        for group in ([n for n in wanted if n in settings], [n for n in wanted if n not in settings]):
+            self.sort_out(self._session.each_created(group))
             self.check()
 
     def say(self) -> None:
@@ -126,7 +127,7 @@ class Held:
 
     def look(self, first_coverage: Callable[[], Coverage]) -> None:
         """Look at all tables, those first that nothing goes without. `first_coverage` as in `TableCommitter`."""
-        names = sorted(self._session.pipeline.table_names, key=lambda name: name in self._settings)
+        names = sorted(self._session.pipeline.table_names, key=self._settings.__contains__)
         self.sort_out((name, self._outcome(name, first_coverage)) for name in names)
         self.check()
 

@@ -101,6 +101,8 @@ def test_names_are_taken_back_to_their_entries() -> None:
     [
         ({"source": {"kafka": "main"}}, ["source", "topics_regex"]),
         ({"source": {"kafka": "main", "topics_regex": "("}}, ["source.topics_regex", "'('"]),
+        ({"source": {"kafka": "main", "topics_regex": "(?=a)b"}}, ["source.topics_regex", "'(?=a)b'", "RE2"]),
+        ({"source": {"kafka": "main", "topics_regex": r"(a)\1"}}, ["source.topics_regex", "RE2"]),
         ({"source": {"kafka": "main", "topics_regex": "(?P<topic>.*)"}}, ["source.topics_regex", "topic"]),
         (by_regex({"name": "a.{other}"}), ["tables.0.name", "{other}", "entity", "topic"]),
         (by_regex({"name": "a.{value}"}), ["tables.0.name", "{value}", "entity", "topic"]),
